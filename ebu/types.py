@@ -10,11 +10,8 @@ F the shape of one stored frame, C × H × W an image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -41,11 +38,12 @@ class Span:
     """Consecutive steps of one or more episodes, laid end to end on one time axis of N steps.
 
     Length 1 is DQN, n is n-step, T is EBU. ``continues[i]`` says that step i + 1 follows step i in the same episode.
-    Frames are stored once; ``stack_index[i]`` lists the rows whose frames form the state of row i (−1: zero padding).
+    Frames are stored once; ``stack_index[i]`` lists the rows whose frames form the state of row i (−1: zero padding);
+    without stacking it is None and a state is its frame.
     """
 
     frames: Array  # [R, *F], R ≥ N + number of pieces
-    stack_index: Array  # [R, stack] rows of ``frames``, oldest first, −1 before the episode's first frame
+    stack_index: Array | None  # [R, stack] rows of ``frames``, oldest first, −1 before the episode's first frame
     rows: Array  # [N] row of S_t; the row of S_{t+1} is rows + 1
     actions: Array  # [N] int64
     rewards: Array  # [N] float32
@@ -60,7 +58,7 @@ class Span:
 
     def states(self, rows: Array) -> Array:
         """The stacked states of some rows: [len(rows), *F] without a stack, [len(rows), stack · C, H, W] with one."""
-        if self.stack_index.shape[1] == 1:
+        if self.stack_index is None:
             return self.frames[rows]
         index = self.stack_index[rows]  # [B, stack]
         stacked = self.frames[index]  # [B, stack, *F]; −1 picks some frame, blanked below
@@ -113,6 +111,3 @@ class Evaluation:
     @cached_property
     def median(self) -> float:
         return float(np.median(self.returns))
-
-
-ValueFunction = Callable[[Any], torch.Tensor]

@@ -1,0 +1,40 @@
+# make run   set up what the main job needs, then train EBU on the embedded MNIST maze
+# make test  set up everything, then lint, types and tests
+# make bench side-by-side measurements, printed as ratios
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+EXTRAS := classic,atari,minatar,minigrid,video
+
+.PHONY: run test bench lint types clean
+
+run: $(VENV)/.run
+	$(BIN)/ebu train $(ARGS)
+
+test: $(VENV)/.test lint types
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check ebu tests bench scripts
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	$(BIN)/python -m bench
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) -e ".[$(EXTRAS),dev]"
+	touch $@ $(VENV)/.run
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,61 @@
+"""Choosing actions: ε-greedy on the latest frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from ebu.types import Array
+
+
+class FrameStack:
+    """The latest ``stack`` frames of an episode as one state, zeros before the first: what the memory rebuilds later."""
+
+    def __init__(self, stack: int) -> None:
+        self._stack = stack
+        self._state: Array | None = None
+
+    def begin(self, frame: Array) -> Array:
+        """The state after a reset."""
+        if self._stack == 1:
+            return frame
+        channels = len(frame)
+        self._state = np.zeros((self._stack * channels, *frame.shape[1:]), frame.dtype)
+        self._state[-channels:] = frame
+        return self._state
+
+    def push(self, frame: Array) -> Array:
+        """The state after a step."""
+        if self._stack == 1:
+            return frame
+        assert self._state is not None, "begin an episode first"
+        channels = len(frame)
+        self._state[:-channels] = self._state[channels:]
+        self._state[-channels:] = frame
+        return self._state
+
+
+class Policy:
+    """ε-greedy on one network. A random action costs no forward pass, unless its probability has to be known."""
+
+    def __init__(self, network: nn.Module, actions: int, device: torch.device, knows_probability: bool = False) -> None:
+        self._network = network
+        self._actions = actions
+        self._device = device
+        self._knows_probability = knows_probability
+
+    def values(self, state: Array) -> Array:
+        """Q(s, ·), [A]."""
+        with torch.inference_mode():
+            batch = torch.from_numpy(state).unsqueeze(0).to(self._device)
+            return self._network(batch)[0].numpy(force=True)
+
+    def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
+        """An action and the probability μ with which it was chosen (1 where nobody asks for it)."""
+        explore = epsilon > 0.0 and rng.random() < epsilon
+        if explore and not self._knows_probability:
+            return int(rng.integers(self._actions)), 1.0
+        greedy = int(self.values(state).argmax())
+        action = int(rng.integers(self._actions)) if explore else greedy
+        return action, epsilon / self._actions + (1.0 - epsilon if action == greedy else 0.0)

@@ -1,0 +1,91 @@
+"""Value networks: states in, one value per action out. Chosen from the observation, overridable by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ebu.config import NetworkConfig
+from ebu.envs.spaces import ObservationSpec
+from ebu.errors import UserError
+
+# name → convolutions (channels, kernel, stride), then one hidden layer
+CONVOLUTIONS: dict[str, tuple[Sequence[tuple[int, int, int]], int]] = {
+    "maze": (((64, 4, 3), (64, 3, 1)), 512),  # the paper, Appendix D
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. (2015), without padding
+    "minatar": (((16, 3, 1),), 128),  # Young and Tian (2019)
+}
+
+
+class Scale(nn.Module):
+    """Stored images to network input: bytes to floats, brought to about [0, 1]."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(torch.float32)
+        return x if self.scale == 1.0 else x * self.scale
+
+
+class OneHot(nn.Module):
+    """Integers [B, n], each below its number of categories, to concatenated one-hot vectors."""
+
+    def __init__(self, categories: Sequence[int]) -> None:
+        super().__init__()
+        self.categories = tuple(categories)
+        self.offsets = [sum(self.categories[:i]) for i in range(len(self.categories))]
+
+    def forward(self, x: Tensor) -> Tensor:
+        index = x + torch.tensor(self.offsets, device=x.device)
+        return torch.zeros(len(x), sum(self.categories), device=x.device).scatter_(1, index, 1.0)
+
+
+def choose(spec: ObservationSpec) -> str:
+    """The network that suits an observation: by kind, and for images by their shorter side."""
+    if spec.kind != "image":
+        return "mlp"
+    side = min(spec.shape[1:])
+    return "nature" if side >= 64 else "maze" if side >= 20 else "minatar"
+
+
+def build_network(spec: ObservationSpec, actions: int, stack: int, config: NetworkConfig) -> nn.Module:
+    """An unplaced network (parameters have shapes but no values) from stored states to action values."""
+    name = choose(spec) if config.network == "auto" else config.network
+    with torch.device("meta"):  # values come from the run's own generator, not from the global one
+        if name == "mlp":
+            return _mlp(spec, actions, stack, config.hidden_sizes)
+        if spec.kind != "image":
+            raise UserError(f"network {name!r} reads images, but the observation is a {spec.kind}; use --network mlp")
+        return _convolutional(name, spec, actions, stack)
+
+
+def _mlp(spec: ObservationSpec, actions: int, stack: int, hidden_sizes: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    width = spec.features
+    if spec.kind == "onehot":
+        layers.append(OneHot(spec.categories))
+    elif spec.kind == "image":
+        layers += [Scale(spec.scale), nn.Flatten()]
+        width *= stack
+    for size in hidden_sizes:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, actions))
+
+
+def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int) -> nn.Sequential:
+    convolutions, hidden = CONVOLUTIONS[name]
+    channels, height, width = spec.shape
+    channels *= stack
+    layers: list[nn.Module] = [Scale(spec.scale)]
+    for filters, kernel, stride in convolutions:
+        if min(height, width) < kernel:
+            raise UserError(f"images of {spec.shape[1]}×{spec.shape[2]} are too small for network {name!r}; try minatar")
+        layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
+        channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    layers += [nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.ReLU(), nn.Linear(hidden, actions)]
+    return nn.Sequential(*layers)

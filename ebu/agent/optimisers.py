@@ -1,0 +1,96 @@
+"""Optimisers as element-wise rules on one block of parameters, so that K learners are one step and none sees another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebu.config import LearnerConfig
+
+# A block that fits the second-level cache is read from memory once for all operations of a rule, not once for each.
+CACHE_BLOCK_ELEMENTS = 32_768
+
+
+class ElementwiseOptimiser:
+    """Updates ``parameters`` in place from ``gradient``; subclasses give the rule for one block and its accumulators."""
+
+    accumulators: tuple[tuple[str, float], ...] = ()  # name and starting value
+
+    def __init__(self, parameters: Tensor, config: LearnerConfig) -> None:
+        self.learning_rate = config.learning_rate
+        self.decay = config.optimizer_decay
+        self.eps = config.optimizer_eps
+        self.steps = 0
+        self.gradient = torch.zeros_like(parameters)
+        self._state = {name: torch.full_like(parameters, start) for name, start in self.accumulators}
+        tensors = (parameters, self.gradient, *self._state.values())
+        self._blocks = list(_blocks(tensors))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        self.steps += 1
+        for block in self._blocks:
+            self.rule(*block)
+
+    def rule(self, *block: Tensor) -> None:
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, **self._state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = int(state["steps"])
+        for name, tensor in self._state.items():
+            tensor.copy_(state[name])
+
+
+class DeepMindRMSProp(ElementwiseOptimiser):
+    """g ← ρ g + (1−ρ) d,  n ← ρ n + (1−ρ) d²,  θ ← θ − η d / √(n − g² + ε): the Nature DQN code's centred RMSProp."""
+
+    accumulators = (("mean", 0.0), ("square", 0.0))
+
+    def rule(self, p: Tensor, d: Tensor, mean: Tensor, square: Tensor) -> None:  # type: ignore[override]
+        mean.lerp_(d, 1 - self.decay)
+        square.mul_(self.decay).addcmul_(d, d, value=1 - self.decay)
+        root = torch.addcmul(square, mean, mean, value=-1).add_(self.eps).sqrt_()
+        p.addcdiv_(d, root, value=-self.learning_rate)
+
+
+class RMSProp(ElementwiseOptimiser):
+    """n ← ρ n + (1−ρ) d²,  θ ← θ − η d / √(n + ε), n from 1: TensorFlow's, which the authors' first code used."""
+
+    accumulators = (("square", 1.0),)
+
+    def rule(self, p: Tensor, d: Tensor, square: Tensor) -> None:  # type: ignore[override]
+        square.mul_(self.decay).addcmul_(d, d, value=1 - self.decay)
+        p.addcdiv_(d, square.add(self.eps).sqrt_(), value=-self.learning_rate)
+
+
+class Adam(ElementwiseOptimiser):
+    """Kingma and Ba (2015), with their constants 0.9 and 0.999."""
+
+    accumulators = (("mean", 0.0), ("square", 0.0))
+
+    def rule(self, p: Tensor, d: Tensor, mean: Tensor, square: Tensor) -> None:  # type: ignore[override]
+        mean.lerp_(d, 0.1)
+        square.mul_(0.999).addcmul_(d, d, value=0.001)
+        root = square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(self.eps)
+        p.addcdiv_(mean, root, value=-self.learning_rate / (1 - 0.9**self.steps))
+
+
+OPTIMISERS: dict[str, type[ElementwiseOptimiser]] = {
+    "adam": Adam,
+    "rmsprop": RMSProp,
+    "deepmind-rmsprop": DeepMindRMSProp,
+}
+
+
+def _blocks(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
+    flat = [t.view(-1) for t in tensors]
+    size = len(flat[0]) if flat[0].device.type != "cpu" else CACHE_BLOCK_ELEMENTS * torch.get_num_threads()
+    for start in range(0, len(flat[0]), size):
+        yield tuple(t[start : start + size] for t in flat)

@@ -1,0 +1,246 @@
+"""The public agents: ``EBU("CartPole-v1").learn(20_000)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium
+import numpy as np
+import torch
+from rich.console import Console
+
+from ebu.agent.actor import FrameStack, Policy
+from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
+from ebu.algorithms import ALGORITHMS, composition, find
+from ebu.config import Config, check, environment_arguments
+from ebu.envs.make import World, family
+from ebu.envs.spaces import count_actions, describe
+from ebu.errors import UserError
+from ebu.presets import configure
+from ebu.training.evaluate import evaluate as evaluate_policy
+from ebu.training.events import Event
+from ebu.training.loop import TrainingLoop
+from ebu.training.progress import ProgressBar
+from ebu.types import Array, Evaluation
+
+Listener = Callable[[Event], Any]
+
+
+class Agent:
+    """A learning method on one environment.
+
+    Args:
+      env: a Gymnasium id, "maze", or an environment object with discrete actions.
+      preset: starting values of all settings.
+      settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``.
+    """
+
+    algo: ClassVar[str]
+
+    def __init__(self, env: str | gymnasium.Env[Any, Any], preset: str = "quick", **settings: Any) -> None:
+        name, given = (env, None) if isinstance(env, str) else (_name_of(env), env)
+        self._setup(configure(self.algo, name, preset, **settings), given)
+
+    @classmethod
+    def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None) -> Agent:
+        """The agent a configuration describes, whatever its method."""
+        find(config.algo)
+        agent = object.__new__(AGENTS[config.algo])
+        agent._setup(config, env)
+        return agent
+
+    def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None) -> None:
+        check(config)
+        self.config = config
+        self.device = choose_device(config.run.device)
+        self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
+        self.env = env if env is not None else self._world.make()
+        self.observations = describe(self.env.observation_space)
+        self.actions = count_actions(self.env.action_space)
+        self._own_env_given = env is not None
+        self._loop: TrainingLoop | None = None
+        self._restored: SavedPolicy | None = None
+
+    # ------------------------------------------------------------------ learning
+
+    @property
+    def loop(self) -> TrainingLoop:
+        """The training loop, made at first use."""
+        if self._loop is None:
+            can_copy = not self._own_env_given or self.env.spec is not None
+            self._loop = TrainingLoop(
+                self.config,
+                self.env,
+                self.make_env() if can_copy else None,
+                device=self.device,
+                **composition(self.config),
+            )
+            if self._restored is not None:  # learning goes on from the weights of a loaded policy
+                self._loop.learner.online.load_named_tensors(self._restored.network.named_tensors())
+                self._loop.learner.synchronise_target()
+        return self._loop
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
+        if not self._own_env_given:
+            return self._world.make(render_mode)
+        if self.env.spec is None:
+            raise UserError("the environment was given as an object without an id and cannot be made again; pass env=")
+        return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
+
+    def learn(
+        self, total_timesteps: int, callback: Listener | list[Listener] | None = None, progress_bar: bool = False
+    ) -> Self:
+        """Train for this many agent steps; called again, it continues with memory, counters and schedules as they are.
+
+        Each callback is called with every event; one that returns False stops the training.
+        """
+        listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
+        loop = self.loop
+        start = loop.step
+        with ExitStack() as stack:
+            stack.enter_context(_threads(self.config, self.observations.spec.kind))
+            bar = None
+            if progress_bar:
+                bar = ProgressBar(total_timesteps, f"{self.algo} · {self.config.environment.env}", Console(stderr=True))
+                stack.callback(bar.close)
+                listeners.append(bar)
+            for events in loop.run(total_timesteps):
+                stop = False
+                for event in events:
+                    for listener in listeners:
+                        stop |= listener(event) is False
+                if bar is not None:
+                    bar.advance(loop.step - start)
+                if stop:
+                    break
+        return self
+
+    # ------------------------------------------------------------------ acting
+
+    @property
+    def policy(self) -> Policy:
+        """The current greedy policy."""
+        if self._loop is None and self._restored is not None:
+            return Policy(self._restored.network.network(0), self.actions, self.device)
+        return self.loop.policy
+
+    @property
+    def stack(self) -> int:
+        return self.config.memory.stack if self.observations.spec.kind == "image" else 1
+
+    def predict(
+        self, observation: Any, state: FrameStack | None = None, episode_start: bool = False, deterministic: bool = True
+    ) -> tuple[int, FrameStack | None]:
+        """The action for an observation. Without ``deterministic``, ε-greedy with the evaluation's ε.
+
+        Where states are stacks of frames, the second value holds the frames so far: pass it back as ``state``, and None
+        (or ``episode_start``) with an episode's first observation.
+        """
+        frame = self.observations.encode(observation)
+        frames = FrameStack(self.stack) if state is None or episode_start else state
+        stacked = frames.begin(frame) if state is None or episode_start else frames.push(frame)
+        values = self.policy.values(stacked)
+        action = int(values.argmax())
+        if not deterministic:
+            rng = self.loop.streams.exploration
+            if rng.random() < max(self.config.evaluation.eval_epsilon, self.config.exploration.exploration_final_eps):
+                action = int(rng.integers(self.actions))
+        return action, frames if self.stack > 1 else None
+
+    def q_values(self, observations: list[Any]) -> Array:
+        """Q(s, ·) for single observations, [B, A]; only where a state is one frame."""
+        return np.stack([self.policy.values(self.observations.encode(o)) for o in observations])
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy (weights and settings, no replay memory) to one file without pickle."""
+        if self._loop is None and self._restored is not None:
+            save_policy(Path(path), self._restored)
+            return
+        network = self.loop.learner.online
+        save_policy(Path(path), SavedPolicy(self.config, self.observations.spec, self.actions, self.stack, network))
+
+
+class EBU(Agent):
+    """Episodic Backward Update with diffusion factor ``beta`` (Lee, Choi and Chung, 2019)."""
+
+    algo = "ebu"
+
+
+class DQN(Agent):
+    """One-step targets on uniformly sampled steps (Mnih et al., 2015)."""
+
+    algo = "dqn"
+
+
+AGENTS: dict[str, type[Agent]] = {cls.algo: cls for cls in (EBU, DQN)}
+assert list(AGENTS) == list(ALGORITHMS)
+
+
+def load(path: str | Path, env: gymnasium.Env[Any, Any] | None = None, device: str = "auto") -> Agent:
+    """An agent with a saved policy. ``env`` is needed where the policy was trained on an object without an id."""
+    saved = load_policy(Path(path), choose_device(device))
+    agent = Agent.from_config(saved.config, env)
+    if agent.observations.spec != saved.observation or agent.actions != saved.actions:
+        raise UserError(f"{path} was trained on other observations or actions than {saved.config.environment.env} has now")
+    agent._restored = saved
+    return agent
+
+
+def evaluate(
+    agent: Agent,
+    env: gymnasium.Env[Any, Any] | None = None,
+    episodes: int = 30,
+    epsilon: float = 0.05,
+    seed: int = 0,
+) -> Evaluation:
+    """Scores of an agent over whole episodes, raw rewards; by default on a fresh copy of its own environment."""
+    env = agent.make_env() if env is None else env
+    if describe(env.observation_space).spec != agent.observations.spec or count_actions(env.action_space) != agent.actions:
+        raise UserError("the environment's observations or actions differ from those the agent was trained on")
+    return evaluate_policy(
+        agent.policy,
+        env,
+        episodes=episodes,
+        epsilon=epsilon,
+        gamma=agent.config.target.gamma,
+        stack=agent.stack,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def choose_device(name: str) -> torch.device:
+    """auto takes a GPU where there is one; a device that is not there is refused in one line."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {name!r} asked for, but PyTorch sees no CUDA GPU here; use --device cpu")
+    return device
+
+
+def _name_of(env: gymnasium.Env[Any, Any]) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+class _threads:  # noqa: N801 - used as a context
+    """The number of CPU threads while training, put back afterwards. Small networks are slower with more than one."""
+
+    def __init__(self, config: Config, kind: str) -> None:
+        small = kind != "image" or family(config.environment.env) in ("minatar", "minigrid")
+        self._wanted = config.run.threads or (1 if small else torch.get_num_threads())
+
+    def __enter__(self) -> None:
+        self._before = torch.get_num_threads()
+        torch.set_num_threads(self._wanted)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_num_threads(self._before)

@@ -1,0 +1,98 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from ebu.errors import RunFailure, UserError
+
+MISUSE, FAILURE = 2, 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit code. Errors are one line, with a traceback only under --debug."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"]
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    # Threads that wait by spinning steal the core from the one they wait for as soon as the machine is shared.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        return _dispatch(arguments)
+    except (UserError, RunFailure) as error:
+        if debug:
+            raise
+        print(f"ebu: {error}", file=sys.stderr)
+        return MISUSE if isinstance(error, UserError) else FAILURE
+    except KeyboardInterrupt:
+        print("ebu: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:  # the last resort: a defect or a broken environment, still one line
+        if debug:
+            raise
+        text = " ".join(str(error).split()) or type(error).__name__
+        print(f"ebu: {type(error).__name__}: {text} (run again with --debug for the traceback)", file=sys.stderr)
+        return FAILURE
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0
+    if arguments[0] in ("--version", "version"):
+        from ebu import __version__
+
+        print(__version__)
+        return 0
+    name, rest = arguments[0], arguments[1:]
+    if name not in COMMANDS:
+        raise UserError(f"there is no command {name!r}; choose from {', '.join(COMMANDS)}")
+    return COMMANDS[name][1](rest)
+
+
+def _usage() -> str:
+    lines = ["usage: ebu COMMAND [options]", "", "Sample-efficient value learning with Episodic Backward Update.", ""]
+    lines += [f"  {name:<8} {summary}" for name, (summary, _) in COMMANDS.items()]
+    lines += ["", "`ebu COMMAND --help` explains one. Without options, `ebu train` learns the embedded MNIST maze."]
+    return "\n".join(lines)
+
+
+# Each command imports what it needs when it is called: `ebu --help` does not wait for PyTorch.
+
+
+def _train(arguments: list[str]) -> int:
+    from ebu.commands.train import train
+
+    return train(arguments)
+
+
+def _eval(arguments: list[str]) -> int:
+    from ebu.commands.watch import evaluate_run
+
+    return evaluate_run(arguments)
+
+
+def _play(arguments: list[str]) -> int:
+    from ebu.commands.watch import play_run
+
+    return play_run(arguments)
+
+
+def _list(arguments: list[str]) -> int:
+    from ebu.commands.listing import listing
+
+    return listing(arguments)
+
+
+COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
+    "train": ("train an agent", _train),
+    "eval": ("score a trained run", _eval),
+    "play": ("watch a trained run, or record it", _play),
+    "list": ("algorithms, environments, presets", _list),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

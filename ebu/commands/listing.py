@@ -1,0 +1,32 @@
+"""``ebu list``: what there is to choose from."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from ebu.algorithms import ALGORITHMS
+from ebu.envs.make import EXAMPLES
+from ebu.errors import UserError
+from ebu.presets import PRESETS
+
+
+def listing(arguments: list[str]) -> int:
+    if arguments in (["--help"], ["-h"]):
+        print("usage: ebu list\n\nNames the algorithms, environments and presets.")
+        return 0
+    if arguments:
+        raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
+    console = Console()
+    sections = {
+        "Algorithms  (--algo)": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
+        "Environments  (--env; any Gymnasium id with discrete actions)": EXAMPLES,
+        "Presets  (--preset)": {family: ", ".join(presets) for family, presets in PRESETS.items()},
+    }
+    for title, entries in sections.items():
+        table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None)
+        for name, text in entries.items():
+            table.add_row(f"  [cyan]{name}[/]", text)
+        console.print(table)
+        console.print()
+    return 0

@@ -1,0 +1,53 @@
+"""Flags from dataclasses, with every mistake told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from typing import Any, TypeVar
+
+import tyro
+
+from ebu.errors import UserError
+
+T = TypeVar("T")
+
+
+def parse(cls: type[T], arguments: list[str], program: str, default: T | None = None, description: str = "") -> T:
+    """The dataclass filled from flags. --help prints and exits with 0; a mistake is a UserError of one line."""
+    words = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(words):
+            options: dict[str, Any] = {} if default is None else {"default": default}
+            return tyro.cli(
+                cls,
+                args=arguments,
+                prog=program,
+                description=description or None,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+                **options,
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(one_line(words.getvalue(), program)) from None
+
+
+def one_line(message: str, program: str) -> str:
+    """The parser's boxed message in one sentence: what is wrong, and the flag that was perhaps meant."""
+    inner = [line.strip("│ ") for line in message.splitlines() if line.startswith("│")]
+    sections = [section.strip() for section in re.split(r"─{5,}", " ".join(inner))]
+    problem = re.sub(r"\s+", " ", sections[0]).rstrip(".") if sections[0] else "bad arguments"
+    meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", message.replace("│", ""))
+    return f"{problem}; " + (f"perhaps you meant {meant[1]}" if meant else f"see `{program} --help`")
+
+
+def peek(arguments: list[str], flag: str, default: str) -> str:
+    """The value of one flag before the rest is parsed, because it decides the defaults of the rest."""
+    for i, argument in enumerate(arguments):
+        if argument == flag and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith(flag + "="):
+            return argument.split("=", 1)[1]
+    return default

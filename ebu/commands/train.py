@@ -1,0 +1,131 @@
+"""``ebu train``: from flags to a finished run folder."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from ebu.algorithms import find
+from ebu.api import Agent
+from ebu.commands.parsing import parse, peek
+from ebu.config import Config
+from ebu.envs.mnist_maze import MNISTMaze
+from ebu.presets import configure
+from ebu.training.runs import Recorder, RunFolder, evaluations
+from ebu.training.summary import draw_curve, sparkline, summarise
+
+DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
+
+  ebu train --env CartPole-v1 --algo dqn --seed 1
+  ebu train --env maze --preset paper --env-args wall_density=0.5
+
+Every setting below starts from the preset of the chosen environment; the defaults shown are those.
+"""
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """What ``ebu train`` takes besides the settings of the run."""
+
+    run: Path | None = None
+    """Folder to write; by default runs/ALGO-ENV-SEED, numbered when taken."""
+    tensorboard: bool = True
+    """Write TensorBoard events into the run folder."""
+    quiet: bool = False
+    """No progress bar."""
+    settings: Config = field(default_factory=Config)
+
+
+def train(arguments: list[str]) -> int:
+    algo = peek(arguments, "--algo", "ebu")
+    env = peek(arguments, "--env", "maze")
+    find(algo)
+    default = TrainArguments(settings=configure(algo, env, peek(arguments, "--preset", "quick")))
+    parsed = parse(TrainArguments, arguments, "ebu train", default, DESCRIPTION)
+    config = parsed.settings
+    agent = Agent.from_config(config)  # everything that can be refused is refused here, before a folder is made
+    folder = RunFolder.create(parsed.run or _free_folder(config), config)
+
+    console = Console(stderr=True)
+    console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
+    if parsed.tensorboard:
+        console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
+    start = time.perf_counter()
+    with Recorder(folder, parsed.tensorboard) as recorder:
+        agent.learn(config.steps, callback=recorder, progress_bar=not parsed.quiet and sys.stderr.isatty())
+        every = config.evaluation.eval_every
+        if not every or config.steps % every:
+            recorder(agent.loop.evaluate())
+    agent.save(folder.policy)
+    _close(folder, agent, time.perf_counter() - start)
+    return 0
+
+
+def _free_folder(config: Config) -> Path:
+    stem = f"{config.algo}-{config.environment.env.replace('/', '-')}-{config.run.seed}"
+    path, number = Path("runs") / stem, 2
+    while path.exists():
+        path, number = Path("runs") / f"{stem}-{number}", number + 1
+    return path
+
+
+def _close(folder: RunFolder, agent: Agent, seconds: float) -> None:
+    """The summary: a few facts, the curve, where things are."""
+    summary = summarise(folder)
+    folder.write_summary(summary)
+    draw_curve(folder, folder.curve)
+    console = Console()
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in _facts(summary, agent, seconds):
+        table.add_row(name, value)
+    scores = [test["mean_reward"] for test in evaluations(folder.rows())]
+    if len(scores) > 1:
+        table.add_row("greedy score", f"{sparkline(scores)}  {min(scores):.4g} … {max(scores):.4g}")
+    table.add_row("picture", str(folder.curve))
+    table.add_row("next", f"ebu eval {folder.path}   ·   ebu play {folder.path}")
+    console.print(table, highlight=False)
+    if "greedy_relative_length" in summary:
+        _maze_picture(folder, agent, console)
+        ratio = summary["greedy_relative_length"]
+        verdict = "the shortest path" if ratio == 1.0 else "not yet the shortest path"
+        console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)
+
+
+def _facts(summary: dict[str, Any], agent: Agent, seconds: float) -> list[tuple[str, str]]:
+    facts = [("steps", f"{summary['steps']:,} in {seconds:.0f} s ({summary['steps'] / seconds:,.0f} per second)")]
+    if "final_mean_reward" in summary:
+        facts.append(("final score", f"{summary['final_mean_reward']:.4g}  (best {summary['best_mean_reward']:.4g})"))
+    memory = agent.loop.memory
+    facts.append(("memory", f"{memory.steps:,} steps of {memory.episodes:,} episodes in {memory.nbytes / 1e6:.1f} MB"))
+    return facts
+
+
+def greedy_maze(agent: Agent, seed: int = 0) -> MNISTMaze:
+    """The agent's maze after one greedy episode, with the learned values of every cell."""
+    maze = agent.make_env().unwrapped
+    assert isinstance(maze, MNISTMaze)
+    rng = np.random.default_rng(seed) if maze.redraw_digits else None
+    cells = maze.all_positions()
+    maze.values = dict(zip(cells, agent.q_values([maze.state_observation(cell, rng) for cell in cells])))
+    observation, _ = maze.reset(seed=seed)
+    over = False
+    while not over:
+        observation, _, terminated, truncated, _ = maze.step(agent.predict(observation)[0])
+        over = terminated or truncated
+    return maze
+
+
+def _maze_picture(folder: RunFolder, agent: Agent, console: Console) -> None:
+    """The learned arrows and the greedy path, as a picture and as text."""
+    maze = greedy_maze(agent)
+    Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
+    console.print(maze.render_text(maze.values), highlight=False, markup=False)
+    console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False)

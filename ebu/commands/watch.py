@@ -1,0 +1,149 @@
+"""``ebu eval`` and ``ebu play``: score a trained run, watch it, record it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from ebu.api import Agent, evaluate, load
+from ebu.commands.parsing import parse
+from ebu.errors import UserError
+from ebu.training.runs import RunFolder
+
+
+@dataclass(frozen=True)
+class EvalArguments:
+    """Score a trained run over whole episodes."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder, or a policy file."""
+    episodes: int = 30
+    epsilon: float = 0.05
+    """Probability of a random action."""
+    seed: int = 0
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class PlayArguments:
+    """Watch a trained run in the terminal, or record it."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder, or a policy file."""
+    record: Path | None = None
+    """Write a film: .mp4 or .gif."""
+    episodes: int = 1
+    epsilon: float = 0.0
+    """Probability of a random action."""
+    seed: int = 0
+    fps: int = 0
+    """Frames per second of the film; 0 takes the environment's own."""
+    max_steps: int = 10_000
+    """Stop an episode after this many steps."""
+    device: str = "auto"
+
+
+def evaluate_run(arguments: list[str]) -> int:
+    args = parse(EvalArguments, arguments, "ebu eval")
+    if args.episodes < 1:
+        raise UserError(f"--episodes must be at least 1, got {args.episodes}")
+    if not 0 <= args.epsilon <= 1:
+        raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}")
+    agent = open_agent(args.run, args.device)
+    result = evaluate(agent, episodes=args.episodes, epsilon=args.epsilon, seed=args.seed)
+    console = Console()
+    console.print(
+        f"[bold]{agent.algo}[/] on [bold]{agent.config.environment.env}[/], {args.episodes} episodes, ε = {args.epsilon:g}",
+        highlight=False,
+    )
+    console.print(
+        f"score   mean [bold]{result.mean:.4g}[/]   std {result.std:.4g}   median {result.median:.4g}   "
+        f"min {min(result.returns):.4g}   max {max(result.returns):.4g}",
+        highlight=False,
+    )
+    console.print(f"length  mean {np.mean(result.lengths):.4g}", highlight=False)
+    console.print(
+        f"value   mean Q of the actions taken {result.mean_q:.4g}, the discounted return that followed "
+        f"{result.mean_discounted_return:.4g}",
+        highlight=False,
+    )
+    if result.relative_lengths:
+        console.print(f"path / shortest path  mean {np.mean(result.relative_lengths):.3g}", highlight=False)
+    return 0
+
+
+def play_run(arguments: list[str]) -> int:
+    args = parse(PlayArguments, arguments, "ebu play")
+    if args.record is not None and args.record.suffix not in (".mp4", ".gif"):
+        raise UserError(f"--record takes a file ending in .mp4 or .gif, got {args.record}")
+    if args.record is not None and not args.record.absolute().parent.is_dir():
+        raise UserError(f"there is no folder {args.record.parent} to record into")
+    agent = open_agent(args.run, args.device)
+    mode = "rgb_array" if args.record else "ansi"
+    try:
+        env = agent.make_env(render_mode=mode)
+    except UserError:
+        if args.record:
+            raise
+        raise UserError(f"{agent.config.environment.env} cannot be shown as text; use --record FILE.mp4") from None
+    if mode not in env.metadata.get("render_modes", []):
+        can = ", ".join(env.metadata.get("render_modes", [])) or "nothing"
+        raise UserError(f"{agent.config.environment.env} cannot be shown as {mode} (it offers {can}); use --record FILE.mp4")
+    frames: list[Any] = []
+    for episode in range(args.episodes):
+        shown, score = play_episode(agent, env, args, seed=args.seed + episode)
+        frames += shown
+        print(f"episode {episode + 1}: score {score:.6g} in {len(shown) - 1} steps")
+        if not args.record:
+            print(shown[-1])
+    if args.record:
+        fps = args.fps or int(env.metadata.get("render_fps") or 15)
+        write_film(args.record, frames, fps)
+        print(f"wrote {args.record}: {len(frames)} pictures at {fps} per second")
+    return 0
+
+
+def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tuple[list[Any], float]:
+    """What the environment showed at each step of one episode, and its score."""
+    rng = np.random.default_rng(seed)
+    observation, _ = env.reset(seed=seed)
+    shown = [env.render()]
+    score, state, over = 0.0, None, False
+    while not over and len(shown) <= args.max_steps:
+        action, state = agent.predict(observation, state=state)
+        if args.epsilon and rng.random() < args.epsilon:
+            action = int(rng.integers(agent.actions))
+        observation, reward, terminated, truncated, _ = env.step(action)
+        score += float(reward)
+        shown.append(env.render())
+        over = terminated or truncated
+    return shown, score
+
+
+def write_film(path: Path, frames: list[Any], fps: int) -> None:
+    try:
+        import imageio.v3 as imageio
+    except ImportError:
+        raise UserError("recording needs an extra: pip install 'episodic-backward-update[video]'") from None
+    pictures = np.stack([np.asarray(frame, np.uint8) for frame in frames])
+    if path.suffix == ".gif":
+        imageio.imwrite(path, pictures, duration=1000 / fps, loop=0)
+        return
+    # Encoders want even sides; one row or column of padding is invisible.
+    pad = [(0, 0), (0, pictures.shape[1] % 2), (0, pictures.shape[2] % 2), (0, 0)]
+    imageio.imwrite(path, np.pad(pictures, pad, mode="edge"), fps=fps, codec="libx264", macro_block_size=1)
+
+
+def open_agent(path: Path, device: str) -> Agent:
+    """The agent of a run folder or a policy file."""
+    if path.is_dir():
+        folder = RunFolder.open(path)
+        if not folder.policy.is_file():
+            raise UserError(f"{path} has no policy yet (no {folder.policy.name}): the run has not finished")
+        return load(folder.policy, device=device)
+    return load(path, device=device)

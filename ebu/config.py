@@ -1,0 +1,268 @@
+"""Every setting, grouped by the stage that reads it. Counts are agent steps unless the name says otherwise.
+
+Names follow Stable-Baselines3 where the thing is the same. Field names are unique across stages, so that the Python
+keyword (``learning_rate=``), the flag (``--learning-rate``) and the field are one word. Presets live in ``presets.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from ebu.errors import UserError
+
+Schedule = Literal["linear", "quadratic", "delayed-linear"]
+Optimizer = Literal["adam", "rmsprop", "deepmind-rmsprop"]
+Loss = Literal["huber-sum", "huber-mean", "mse"]
+NetworkName = Literal["auto", "mlp", "maze", "minatar", "nature"]
+
+
+@dataclass(frozen=True)
+class ExplorationConfig:
+    """How actions are chosen while training."""
+
+    exploration_initial_eps: float = 1.0
+    """ε at the first step."""
+    exploration_final_eps: float = 0.05
+    """ε once annealing is over."""
+    exploration_fraction: float = 0.2
+    """Share of the run over which ε is annealed."""
+    exploration_schedule: Schedule = "linear"
+    """linear; quadratic (the paper's maze); delayed-linear (flat until learning starts, the paper's Atari)."""
+
+
+@dataclass(frozen=True)
+class MemoryConfig:
+    """The episode memory."""
+
+    buffer_size: int = 100_000
+    """Steps kept; the oldest episode leaves when there are more."""
+    stack: int = 1
+    """Latest frames that form a state, for images."""
+    compress: Literal["auto", "always", "never"] = "auto"
+    """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """What values are learned towards."""
+
+    gamma: float = 0.99
+    """Discount."""
+    beta: float = 0.5
+    """EBU's diffusion factor: 0 is one-step, 1 trusts the backward value fully."""
+    n_steps: int | Literal["episode"] = 3
+    """n-step DQN's n, or "episode"."""
+    truncation_is_terminal: bool = False
+    """Treat an episode cut by its step limit as ended (value 0 beyond), as the paper does in its maze."""
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """When and how the network is updated."""
+
+    learning_starts: int = 1_000
+    """Steps before the first update."""
+    train_freq: int = 4
+    """Steps between updates."""
+    gradient_steps: int = 1
+    """Minibatches at each update."""
+    batch_size: int = 32
+    """Transitions in a minibatch."""
+    whole_episode: bool = False
+    """Train on all steps of a sampled episode at once (Algorithm 2 to the letter) instead of minibatches."""
+    optimizer: Optimizer = "adam"
+    """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
+    learning_rate: float = 1e-3
+    optimizer_decay: float = 0.95
+    """RMSProp's averaging constant."""
+    optimizer_eps: float = 1e-8
+    """The optimiser's ε."""
+    loss: Loss = "huber-mean"
+    target_update_interval: int = 500
+    """Steps between copies of the online network to the target network."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The value network."""
+
+    network: NetworkName = "auto"
+    """auto chooses from the observation space."""
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Hidden layers of the mlp."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Scores of the greedy policy during training."""
+
+    eval_every: int = 5_000
+    """Steps between evaluations; 0 evaluates at the end only."""
+    eval_episodes: int = 10
+    """Episodes in one evaluation."""
+    eval_epsilon: float = 0.0
+    """Probability of a random action while evaluating."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The run as a whole."""
+
+    seed: int = 0
+    """All randomness of the run follows from it."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, …"""
+    threads: int = 0
+    """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
+    log_every: int = 1_000
+    """Steps between rows of training metrics."""
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """The world."""
+
+    env: str = "maze"
+    """maze, or any Gymnasium id with discrete actions."""
+    env_args: tuple[str, ...] = ()
+    """Settings of the environment, as key=value."""
+    reward_clip: float = 0.0
+    """Clip rewards to ± this for learning (scores stay raw); 0 leaves them."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of one run."""
+
+    algo: str = "ebu"
+    """Method; ebu list names them."""
+    preset: str = "quick"
+    """Starting values of all settings."""
+    steps: int = 50_000
+    """Agent steps to train."""
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    target: TargetConfig = field(default_factory=TargetConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+
+
+STAGES = [f.name for f in dataclasses.fields(Config) if f.name not in ("algo", "preset", "steps")]
+
+
+def field_names() -> dict[str, str | None]:
+    """Every setting's name → the stage it belongs to (None at the top)."""
+    names: dict[str, str | None] = {"algo": None, "preset": None, "steps": None}
+    hints = get_type_hints(Config)
+    for stage in STAGES:
+        names.update({f.name: stage for f in dataclasses.fields(hints[stage])})
+    return names
+
+
+def override(config: Config, **settings: Any) -> Config:
+    """The configuration with some settings replaced, by their flat names."""
+    stages = field_names()
+    changes: dict[str, dict[str, Any]] = {}
+    top: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in stages:
+            close = difflib.get_close_matches(name, stages, n=1)
+            hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help` lists them"
+            raise UserError(f"there is no setting {name!r}{hint}")
+        stage = stages[name]
+        (top if stage is None else changes.setdefault(stage, {}))[name] = value
+    replaced = {stage: dataclasses.replace(getattr(config, stage), **values) for stage, values in changes.items()}
+    return dataclasses.replace(config, **top, **replaced)
+
+
+def flat(config: Config) -> dict[str, Any]:
+    """All settings in one dictionary, by their flat names."""
+    return {
+        name: getattr(config if stage is None else getattr(config, stage), name)
+        for name, stage in field_names().items()
+    }
+
+
+def to_json(config: Config) -> str:
+    return json.dumps(flat(config), indent=2) + "\n"
+
+
+def from_json(text: str) -> Config:
+    settings = json.loads(text)
+    return override(Config(), **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
+
+
+def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """("wall_density=0.5", "slip=0.1") → {"wall_density": 0.5, "slip": 0.1}; a value that is not JSON stays a string."""
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise UserError(f"--env-args takes key=value, got {pair!r}; for example --env-args wall_density=0.5")
+        try:
+            arguments[key] = json.loads(text)
+        except json.JSONDecodeError:
+            arguments[key] = {"True": True, "False": False, "None": None}.get(text, text)
+    return arguments
+
+
+def check(config: Config) -> None:
+    """Refuse impossible settings before any work, naming the setting, its value and what it may be."""
+    values = flat(config)
+    for name, (low, high, what) in _RANGES.items():
+        value = values[name]
+        if value == "episode" and name == "n_steps":
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise UserError(f"{name} must be {what}, got {value!r}")
+    hints = {name: hint for stage in STAGES for name, hint in get_type_hints(type(getattr(config, stage))).items()}
+    for name, hint in hints.items():
+        if get_origin(hint) is Literal and values[name] not in get_args(hint):
+            raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {values[name]!r}")
+        if hint is int and isinstance(values[name], float):
+            raise UserError(f"{name} must be a whole number, got {values[name]!r}")
+    if not all(isinstance(size, int) and size >= 1 for size in values["hidden_sizes"]):
+        raise UserError(f"hidden_sizes must be whole numbers of at least 1, got {values['hidden_sizes']!r}")
+    if values["buffer_size"] < values["batch_size"]:
+        raise UserError(
+            f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"
+        )
+
+
+_LARGE = 10**12
+_COUNT = (1, _LARGE, "a whole number of at least 1")
+_COUNT_OR_ZERO = (0, _LARGE, "a whole number of at least 0")
+_SHARE = (0.0, 1.0, "between 0 and 1")
+_RANGES: dict[str, tuple[float, float, str]] = {
+    "steps": _COUNT,
+    "exploration_initial_eps": _SHARE,
+    "exploration_final_eps": _SHARE,
+    "exploration_fraction": _SHARE,
+    "buffer_size": _COUNT,
+    "stack": (1, 64, "between 1 and 64"),
+    "gamma": _SHARE,
+    "beta": _SHARE,
+    "n_steps": (1, _LARGE, 'a whole number of at least 1, or "episode"'),
+    "learning_starts": _COUNT_OR_ZERO,
+    "train_freq": _COUNT,
+    "gradient_steps": _COUNT,
+    "batch_size": _COUNT,
+    "learning_rate": (1e-30, 1e3, "greater than 0"),
+    "optimizer_decay": (0.0, 1.0, "between 0 and 1"),
+    "optimizer_eps": (0.0, 1e3, "at least 0"),
+    "target_update_interval": _COUNT,
+    "eval_every": _COUNT_OR_ZERO,
+    "eval_episodes": _COUNT,
+    "eval_epsilon": _SHARE,
+    "seed": (0, 2**63 - 1, "a whole number of at least 0"),
+    "threads": (0, 1024, "between 0 and 1024"),
+    "log_every": _COUNT,
+    "reward_clip": (0.0, _LARGE, "at least 0"),
+}

@@ -1,0 +1,73 @@
+"""What the theory items share: rows to a file, settings by budget, and one look for their pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ebu.errors import UserError
+
+# Okabe and Ito's colours, told apart by every kind of colour vision.
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, INK = (
+    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"),
+    "#333333",
+)
+GREY = "#8A8A8A"
+
+Settings = TypeVar("Settings")
+
+
+def choose(settings: Mapping[str, Settings], budget: str) -> Settings:
+    if budget not in settings:
+        raise UserError(f"unknown budget {budget!r}; choose one of {', '.join(settings)}")
+    return settings[budget]
+
+
+def write_rows(out: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line; the same rows give the same bytes."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (out / "rows.jsonl").write_text(text, encoding="utf-8")
+
+
+def number(value: Any, digits: int = 10) -> float | None:
+    """A float fit for a row: rounded, so that it does not depend on the order of a sum; infinity becomes null."""
+    return round(float(value), digits) if np.isfinite(value) else None
+
+
+def canvas(columns: int, width: float = 11.0, height: float = 4.2, **grid: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with ``columns`` panels side by side, without the global state of pyplot."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, columns, squeeze=False, **grid)[0]
+    for ax in axes:
+        style(ax)
+    return figure, list(axes)
+
+
+def style(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(GREY)
+    ax.tick_params(colors=INK, labelsize=9)
+    ax.grid(True, color="#E6E6E6", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def title(ax: Axes, text: str) -> None:
+    ax.set_title(text, loc="left", fontsize=10.5, color=INK, fontweight="bold")
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    ax.legend(frameon=False, fontsize=8.5, labelcolor=INK, **options)
+
+
+def save(figure: Figure, out: Path, name: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})

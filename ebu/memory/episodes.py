@@ -1,0 +1,183 @@
+"""The episode memory: whole episodes, each observation once, the oldest episode forgotten first.
+
+Three growing numbers address everything, so that nothing is ever searched for or moved:
+episodes are numbered 0, 1, 2, …; steps are numbered across episodes; and as an episode has one observation more than it
+has steps, the observation before step g of episode e is row g + e.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ebu.memory.frames import COMPRESS_FROM_BYTES, CompressedFrames, FrameStore, PlainFrames, ranges
+from ebu.memory.ring import Ring
+from ebu.types import Array, Episode, Span
+
+ONGOING, TERMINATED, TRUNCATED = 0, 1, 2  # what came after a step; kept apart, as only termination ends the value
+
+STEP = np.dtype(
+    [
+        ("action", np.int32),
+        ("reward", np.float32),
+        ("behaviour", np.float32),
+        ("outcome", np.uint8),
+        ("episode", np.int64),
+    ],
+    align=True,
+)
+
+
+class EpisodeMemory:
+    """Finished episodes within ``capacity`` steps in total; the newest episode is always kept, whatever its length."""
+
+    def __init__(
+        self,
+        capacity: int,
+        frame_shape: tuple[int, ...],
+        frame_dtype: Any,
+        *,
+        gamma: float,
+        stack: int = 1,
+        truncation_is_terminal: bool = False,
+        compress: Literal["auto", "always", "never"] = "auto",
+    ) -> None:
+        self.capacity = capacity
+        self.stack = stack
+        self.frame_shape = frame_shape
+        self.frame_dtype = np.dtype(frame_dtype)
+        self._discount_after = np.array([gamma, 0.0, 0.0 if truncation_is_terminal else gamma], np.float32)
+        self._steps = Ring((), STEP)
+        self._starts = Ring((), np.int64)  # number of each episode's first step
+        frame_bytes = int(np.prod(frame_shape)) * self.frame_dtype.itemsize
+        is_image = len(frame_shape) == 3 and frame_bytes >= COMPRESS_FROM_BYTES
+        compressed = compress == "always" or (compress == "auto" and is_image)
+        self._frames: FrameStore = (CompressedFrames if compressed else PlainFrames)(frame_shape, frame_dtype)
+
+    # ------------------------------------------------------------------ what is there
+
+    @property
+    def steps(self) -> int:
+        """Steps stored."""
+        return len(self._steps)
+
+    @property
+    def episodes(self) -> int:
+        """Episodes stored."""
+        return len(self._starts)
+
+    @property
+    def first_step(self) -> int:
+        return self._steps.first
+
+    @property
+    def end_step(self) -> int:
+        return self._steps.end
+
+    @property
+    def first_episode(self) -> int:
+        return self._starts.first
+
+    @property
+    def end_episode(self) -> int:
+        return self._starts.end
+
+    @property
+    def nbytes(self) -> int:
+        return self._steps.nbytes + self._starts.nbytes + self._frames.nbytes
+
+    def lengths(self, episodes: Array) -> Array:
+        """Steps of each of these episodes."""
+        following = np.minimum(episodes + 1, self._starts.end - 1)
+        ends = np.where(episodes + 1 < self._starts.end, self._starts.take(following), self._steps.end)
+        return ends - self._starts.take(episodes)
+
+    def locate(self, steps: Array) -> tuple[Array, Array]:
+        """The episode of each step number, and the step's place in it."""
+        episodes = self._steps.take(steps)["episode"]
+        return episodes, steps - self._starts.take(episodes)
+
+    # ------------------------------------------------------------------ writing
+
+    def add(self, episode: Episode) -> int:
+        """Store an episode; returns its number. Oldest episodes leave while there are more steps than the capacity."""
+        length = len(episode)
+        if length == 0:
+            raise ValueError("an episode has at least one step")
+        if len(episode.observations) != length + 1:
+            raise ValueError(f"{length} steps need {length + 1} observations, got {len(episode.observations)}")
+        number = self._starts.end
+        rows = np.zeros(length, STEP)
+        rows["action"] = episode.actions
+        rows["reward"] = episode.rewards
+        rows["behaviour"] = episode.behaviour
+        rows["episode"] = number
+        rows["outcome"][-1] = TERMINATED if episode.terminated else TRUNCATED
+        while self.episodes and self.steps + length > self.capacity:
+            self._drop_oldest()
+        self._starts.append(np.array([self._steps.end]))
+        self._steps.append(rows)
+        self._frames.append(episode.observations)
+        return number
+
+    def _drop_oldest(self) -> None:
+        length = int(self.lengths(np.array([self.first_episode]))[0])
+        self._frames.drop_oldest(length + 1)
+        self._starts.drop_before(self._starts.first + 1)
+        self._steps.drop_before(self._steps.first + length)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, episodes: Array, offsets: Array, counts: Array) -> Span:
+        """A span of one piece per row: ``counts`` steps of an episode from its step number ``offsets`` on.
+
+        Every step is marked as trained, in order; samplers say otherwise.
+        """
+        starts = self._starts.take(episodes)
+        steps = ranges(starts + offsets, counts)
+        table = self._steps.take(steps)
+        last = np.cumsum(counts) - 1
+        continues = np.ones(len(steps), bool)
+        continues[last] = False
+
+        lead = np.minimum(offsets, self.stack - 1)  # earlier frames needed by the first state's stack
+        frame_counts = lead + counts + 1
+        frames = self._frames.read(episodes, starts + episodes, offsets - lead, frame_counts)
+        first_rows = np.cumsum(frame_counts) - frame_counts
+        return Span(
+            frames=frames,
+            stack_index=self._stack_index(first_rows, frame_counts) if self.stack > 1 else None,
+            rows=ranges(first_rows + lead, counts),
+            actions=table["action"].astype(np.int64),
+            rewards=np.ascontiguousarray(table["reward"]),
+            discounts=self._discount_after[table["outcome"]],
+            behaviour=np.ascontiguousarray(table["behaviour"]),
+            continues=continues,
+            steps=steps,
+            trained=np.arange(len(steps)),
+        )
+
+    def _stack_index(self, first_rows: Array, frame_counts: Array) -> Array:
+        """Rows of the ``stack`` frames that end at each row, oldest first; −1 before a piece's first frame.
+
+        A piece starts either at its episode's first frame, where padding is right, or early enough for its states.
+        """
+        total = int(frame_counts.sum())
+        index = np.arange(total)[:, None] + np.arange(1 - self.stack, 1)
+        index[index < np.repeat(first_rows, frame_counts)[:, None]] = -1
+        return index
+
+    # ------------------------------------------------------------------ saving
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "steps": self._steps.state_dict(),
+            "starts": self._starts.state_dict(),
+            "frames": self._frames.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._steps.load_state_dict(state["steps"])
+        self._starts.load_state_dict(state["starts"])
+        self._frames.load_state_dict(state["frames"])

@@ -1,0 +1,123 @@
+"""Where observations live: vectors plainly, images compressed without loss in blocks of consecutive frames."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import zstandard
+
+from ebu.memory.ring import Ring
+from ebu.types import Array
+
+BLOCK_FRAMES = 64  # long enough for one frame to be predicted from the last, short enough to unpack for a single step
+ZSTD_LEVEL = 3
+COMPRESS_FROM_BYTES = 1024  # below this a frame is a vector in disguise (MiniGrid, MinAtar) and unpacking costs more
+
+
+class FrameStore(Protocol):
+    """Observations of whole episodes; episodes are numbered from 0 and leave oldest first."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def append(self, frames: Array) -> None:
+        """Add the T + 1 observations of the next episode."""
+
+    def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
+        """For each piece, ``counts`` observations of an episode from its number ``starts`` on; laid end to end.
+
+        ``first_rows`` is the number, over all episodes ever stored, of each episode's first observation.
+        """
+
+    def drop_oldest(self, frames: int) -> None:
+        """Forget the oldest episode, which had this many observations."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class PlainFrames:
+    """A ring of rows; any set of pieces is one indexed read."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self._ring = Ring(shape, dtype)
+
+    @property
+    def nbytes(self) -> int:
+        return self._ring.nbytes
+
+    def append(self, frames: Array) -> None:
+        self._ring.append(frames)
+
+    def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
+        return self._ring.take(ranges(first_rows + starts, counts))
+
+    def drop_oldest(self, frames: int) -> None:
+        self._ring.drop_before(self._ring.first + frames)
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._ring.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._ring.load_state_dict(state)
+
+
+class CompressedFrames:
+    """Each episode as zstandard blocks of 64 consecutive frames."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._frame_bytes = int(np.prod(shape)) * self._dtype.itemsize
+        self._blocks: dict[int, list[bytes]] = {}  # episode number → its blocks
+        self._first = 0
+        self._nbytes = 0
+        self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def append(self, frames: Array) -> None:
+        frames = np.ascontiguousarray(frames, self._dtype)
+        blocks = [
+            self._compressor.compress(memoryview(frames[start : start + BLOCK_FRAMES]).cast("B"))
+            for start in range(0, len(frames), BLOCK_FRAMES)
+        ]
+        self._blocks[self._first + len(self._blocks)] = blocks
+        self._nbytes += sum(map(len, blocks))
+
+    def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
+        frames = np.empty((int(counts.sum()), *self._shape), self._dtype)
+        bytes_out = memoryview(frames.reshape(-1)).cast("B")
+        size, written = self._frame_bytes, 0
+        for episode, start, count in zip(episodes.tolist(), starts.tolist(), counts.tolist()):
+            blocks = self._blocks[episode]
+            while count:
+                number, offset = divmod(start, BLOCK_FRAMES)
+                part = min(count, BLOCK_FRAMES - offset)
+                raw = self._decompressor.decompress(blocks[number])
+                bytes_out[written * size : (written + part) * size] = memoryview(raw)[offset * size :][: part * size]
+                start, count, written = start + part, count - part, written + part
+        return frames
+
+    def drop_oldest(self, frames: int) -> None:
+        self._nbytes -= sum(map(len, self._blocks.pop(self._first)))
+        self._first += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"first": self._first, "blocks": list(self._blocks.values())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._first = int(state["first"])
+        self._blocks = {self._first + i: list(blocks) for i, blocks in enumerate(state["blocks"])}
+        self._nbytes = sum(len(block) for blocks in self._blocks.values() for block in blocks)
+
+
+def ranges(starts: Array, counts: Array) -> Array:
+    """[starts₀, starts₀ + 1, …, starts₁, …]: consecutive numbers, ``counts`` from each start, laid end to end."""
+    ends = np.cumsum(counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])

@@ -1,0 +1,90 @@
+"""Atari scores as the paper reads them: human-normalised and relative, their aggregates, wins. All in percent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from ebu.envs.atari_games import PAPER_COLUMNS, Game, find_game, paper_scores
+from ebu.errors import UserError
+
+Scores = Mapping[str, float]  # raw score by game, in any spelling of its name
+
+
+def human_normalised(agent: float, random: float, human: float) -> float:
+    """(agent − random) / |human − random|: 0 plays like chance, 100 like the human tester."""
+    return 100.0 * (agent - random) / abs(human - random)
+
+
+def relative(agent: float, baseline: float, random: float, human: float) -> float:
+    """(agent − baseline) / (max(human, baseline) − random): the gain over a baseline, by how hard the game is."""
+    return 100.0 * (agent - baseline) / (max(human, baseline) - random)
+
+
+def human_normalised_scores(scores: Scores) -> dict[str, float]:
+    """Human-normalised score by the paper's name of each game."""
+    return {game.name: human_normalised(raw, game.random, game.human) for game, raw in _by_game(scores)}
+
+
+def relative_scores(agent: Scores, baseline: Scores) -> dict[str, float]:
+    """Relative score by game, best first: the order of the paper's Figure 4."""
+    known = {game.name: raw for game, raw in _by_game(baseline)}
+    gains = {
+        game.name: relative(raw, _of(known, game, "the baseline"), game.random, game.human)
+        for game, raw in _by_game(agent)
+    }
+    return dict(sorted(gains.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Human-normalised performance over a set of games, in percent."""
+
+    games: int
+    mean: float
+    median: float
+    interquartile_mean: float
+
+
+def aggregate(percentages: Iterable[float]) -> Aggregate:
+    values = np.array(list(percentages), np.float64)
+    if not values.size:
+        raise UserError("there are no scores to aggregate")
+    return Aggregate(len(values), float(values.mean()), float(np.median(values)), float(stats.trim_mean(values, 0.25)))
+
+
+def paper_table_2() -> dict[str, Aggregate]:
+    """The paper's Table 2 computed from the raw scores of its Table 3, by column."""
+    return {column: aggregate(human_normalised_scores(paper_scores(column)).values()) for column in PAPER_COLUMNS}
+
+
+@dataclass(frozen=True)
+class Wins:
+    """In how many games an agent scored above, below and level with its baseline."""
+
+    wins: int
+    losses: int
+    ties: int
+
+
+def count_wins(agent: Scores, baseline: Scores) -> Wins:
+    known = {game.name: raw for game, raw in _by_game(baseline)}
+    signs = [np.sign(raw - _of(known, game, "the baseline")) for game, raw in _by_game(agent)]
+    return Wins(signs.count(1), signs.count(-1), signs.count(0))
+
+
+def _by_game(scores: Scores) -> list[tuple[Game, float]]:
+    found = [(find_game(name), name, raw) for name, raw in scores.items()]
+    for game, name, _ in found:
+        if game is None:
+            raise UserError(f"{name!r} is not one of the paper's 49 games, so there is no human score to compare with")
+    return [(game, raw) for game, _, raw in found if game is not None]
+
+
+def _of(scores: Mapping[str, float], game: Game, whose: str) -> float:
+    if game.name not in scores:
+        raise UserError(f"{whose} has no score for {game.name}; compare on the games that both have played")
+    return scores[game.name]

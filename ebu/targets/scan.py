@@ -1,0 +1,67 @@
+"""Backward scans along the time axis, shared by the target rules: the associative form of a recursion from the end."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# Stands for "no such alternative". Finite, because 0 · (−∞) is NaN and slopes underflow to 0 on long episodes. Every map
+# below is monotone and any real value is larger, so an alternative this low is never the maximum.
+ABSENT = -1e30
+
+# Below this many elements a loop over Python floats beats ⌈log₂ T⌉ rounds of tensor operations (measured in bench/).
+SCALAR_LOOP_ELEMENTS = 512
+
+
+def next_along_time(x: Tensor) -> Tensor:
+    """x shifted so that index t holds x[t + 1]; the last index repeats itself."""
+    return torch.cat([x[..., 1:], x[..., -1:]], dim=-1)
+
+
+def piece_ends(continues: Tensor | None, shape: torch.Size, device: torch.device) -> Tensor:
+    """Where the recursion stops: the last step of each piece and, always, the last step of all. Shape ``shape``."""
+    if continues is None:
+        ends = torch.zeros(shape[-1], dtype=torch.bool, device=device)
+    else:
+        ends = ~continues
+    last = torch.arange(shape[-1], device=device) == shape[-1] - 1
+    return (ends | last).expand(shape)
+
+
+def scan_max_affine(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
+    """y_t = max(stop_t, go_on_t + slope_t · y_{t+1}), from the last t, whose slope must be 0, to the first.
+
+    (c₁, e₁, m₁) ∘ (c₂, e₂, m₂) = (max(c₁, e₁ + m₁ c₂), e₁ + m₁ e₂, m₁ m₂), for slopes m ≥ 0.
+    """
+    if stop.numel() <= SCALAR_LOOP_ELEMENTS and stop.device.type == "cpu":
+        return _scan_by_loop(stop, go_on, slope)
+    length = stop.shape[-1]
+    c, e, m = (x.movedim(-1, 0).contiguous() for x in (stop, go_on, slope))  # time first: each shift is contiguous
+    reach = 1
+    while reach < length:
+        near, far = slice(0, length - reach), slice(reach, length)
+        c_near = torch.maximum(c[near], torch.addcmul(e[near], m[near], c[far]))
+        e_near = torch.addcmul(e[near], m[near], e[far])
+        m_near = m[near] * m[far]
+        c, e, m = (torch.cat([new, old[length - reach :]]) for new, old in ((c_near, c), (e_near, e), (m_near, m)))
+        reach *= 2
+    return torch.maximum(c, e).movedim(0, -1)
+
+
+def scan_affine(constant: Tensor, slope: Tensor) -> Tensor:
+    """y_t = constant_t + slope_t · y_{t+1}; the last slope must be 0."""
+    return scan_max_affine(torch.full_like(constant, ABSENT), constant, slope)
+
+
+def _scan_by_loop(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
+    """The same recursion, one Python float at a time."""
+    streams = []
+    length = stop.shape[-1]
+    for cs, es, ms in zip(*(x.reshape(-1, length).tolist() for x in (stop, go_on, slope))):
+        y = 0.0
+        ys = [0.0] * length
+        for t in range(length - 1, -1, -1):
+            through = es[t] + ms[t] * y
+            y = ys[t] = cs[t] if cs[t] > through else through
+        streams.append(ys)
+    return torch.tensor(streams, dtype=stop.dtype, device=stop.device).reshape(stop.shape)

@@ -1,0 +1,73 @@
+"""Scores of a policy on whole episodes: raw rewards, no learning, its own randomness."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from ebu.agent.actor import FrameStack
+from ebu.envs.spaces import describe
+from ebu.seeding import draw_seed
+from ebu.types import Array, Evaluation
+
+
+class ValuesOfState(Protocol):
+    def values(self, state: Array) -> Array: ...
+
+
+def evaluate(
+    policy: ValuesOfState,
+    env: gymnasium.Env[Any, Any],
+    *,
+    episodes: int,
+    epsilon: float,
+    gamma: float,
+    stack: int,
+    rng: np.random.Generator,
+) -> Evaluation:
+    """Play whole episodes with ε-greedy actions. Every episode counts, also one cut off by the environment's limit.
+
+    ``mean_q`` beside ``mean_discounted_return`` shows overestimation: both are means over all visited steps.
+    """
+    encode = describe(env.observation_space).encode
+    frames = FrameStack(stack)
+    returns, lengths, relative, q_taken, discounted = [], [], [], [], []
+    for _ in range(episodes):
+        observation, info = env.reset(seed=draw_seed(rng))
+        state = frames.begin(encode(observation))
+        rewards: list[float] = []
+        over = False
+        while not over:
+            values = policy.values(state)
+            action = int(values.argmax())
+            if epsilon > 0.0 and rng.random() < epsilon:
+                action = int(rng.integers(len(values)))
+            q_taken.append(float(values[action]))
+            observation, reward, terminated, truncated, info = env.step(action)
+            rewards.append(float(reward))
+            state = frames.push(encode(observation))
+            over = terminated or truncated
+        returns.append(float(sum(rewards)))
+        lengths.append(len(rewards))
+        discounted += discounted_returns(rewards, gamma)
+        if "shortest_path" in info:
+            relative.append(len(rewards) / info["shortest_path"])
+    return Evaluation(
+        returns=tuple(returns),
+        lengths=tuple(lengths),
+        mean_q=float(np.mean(q_taken)),
+        mean_discounted_return=float(np.mean(discounted)),
+        relative_lengths=tuple(relative),
+    )
+
+
+def discounted_returns(rewards: list[float], gamma: float) -> list[float]:
+    """Σ γᵏ r_{t+k} for every t, to the end of the episode."""
+    total = 0.0
+    backward = []
+    for reward in reversed(rewards):
+        total = reward + gamma * total
+        backward.append(total)
+    return backward[::-1]

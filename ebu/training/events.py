@@ -1,0 +1,39 @@
+"""What the loop tells its listeners. Progress bar, metrics, TensorBoard and callbacks see these and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ebu.types import Evaluation
+
+
+@dataclass(frozen=True)
+class EpisodeEnded:
+    """A training episode is over."""
+
+    step: int
+    episode: int
+    score: float  # sum of raw rewards
+    length: int
+    terminated: bool
+    relative_length: float | None = None  # over the shortest path, where the environment knows it
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A row of training metrics, every ``log_every`` steps."""
+
+    step: int
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An evaluation of the current policy."""
+
+    step: int
+    evaluation: Evaluation
+
+
+Event = EpisodeEnded | Trained | Evaluated

@@ -1,0 +1,117 @@
+"""Listeners that keep what the loop says: rows in metrics.jsonl, clock readings in timing.jsonl, TensorBoard curves."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+from ebu.training.events import EpisodeEnded, Evaluated, Event, Trained
+
+
+def row(event: Event) -> dict[str, Any] | None:
+    """The event as a row of metrics.jsonl, or None for what is only summarised. Nothing here depends on the clock."""
+    if isinstance(event, Trained):
+        return {"kind": "train", "step": event.step, **event.metrics}
+    if isinstance(event, Evaluated):
+        e = event.evaluation
+        result = {
+            "kind": "eval",
+            "step": event.step,
+            "mean_reward": e.mean,
+            "std_reward": e.std,
+            "median_reward": e.median,
+            "returns": list(e.returns),
+            "lengths": list(e.lengths),
+            "mean_q": e.mean_q,
+            "mean_discounted_return": e.mean_discounted_return,
+        }
+        if e.relative_lengths:
+            result["relative_lengths"] = list(e.relative_lengths)
+        return result
+    return None
+
+
+class MetricsFile:
+    """One JSON row per line, flushed as it is written, byte for byte the same for the same seed."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
+
+    def __call__(self, event: Event) -> None:
+        values = row(event)
+        if values is not None:
+            self._file.write(json.dumps(values) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TimingFile:
+    """Whatever depends on the clock, kept apart."""
+
+    def __init__(self, path: Path, start_step: int = 0) -> None:
+        self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
+        self._start = time.perf_counter()
+        self._start_step = start_step
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, EpisodeEnded):
+            return
+        seconds = time.perf_counter() - self._start
+        speed = (event.step - self._start_step) / max(seconds, 1e-9)
+        values = {"step": event.step, "seconds": round(seconds, 3), "steps_per_second": round(speed, 1)}
+        self._file.write(json.dumps(values) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoard:
+    """Live curves under the tags RL users know."""
+
+    def __init__(self, folder: Path, start_step: int = 0) -> None:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._start = time.perf_counter()
+        self._start_step = start_step
+
+    def __call__(self, event: Event) -> None:
+        for tag, value in self._scalars(event).items():
+            self._writer.add_scalar(tag, value, event.step)  # type: ignore[no-untyped-call]
+
+    def _scalars(self, event: Event) -> dict[str, float]:
+        if isinstance(event, Evaluated):
+            e = event.evaluation
+            scalars = {
+                "eval/mean_reward": e.mean,
+                "eval/mean_ep_length": sum(e.lengths) / len(e.lengths),
+                "eval/mean_q": e.mean_q,
+                "eval/mean_discounted_return": e.mean_discounted_return,
+            }
+            if e.relative_lengths:
+                scalars["eval/relative_length"] = sum(e.relative_lengths) / len(e.relative_lengths)
+            return scalars
+        if isinstance(event, Trained):
+            tags = {
+                "ep_rew_mean": "rollout/ep_rew_mean",
+                "ep_len_mean": "rollout/ep_len_mean",
+                "relative_length": "rollout/relative_length",
+                "epsilon": "rollout/exploration_rate",
+                "loss": "train/loss",
+                "q_mean": "train/q_mean",
+                "updates": "train/n_updates",
+                "memory_steps": "memory/steps",
+            }
+            scalars = {tags[key]: value for key, value in event.metrics.items() if key in tags}
+            elapsed = max(time.perf_counter() - self._start, 1e-9)
+            scalars["time/fps"] = (event.step - self._start_step) / elapsed
+            return scalars
+        return {}
+
+    def close(self) -> None:
+        self._writer.close()  # type: ignore[no-untyped-call]
