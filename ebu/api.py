@@ -79,8 +79,8 @@ class Agent:
                 **composition(self.config),
             )
             if self._restored is not None:  # learning goes on from the weights of a loaded policy
-                self._loop.learner.online.load_named_tensors(self._restored.network.named_tensors())
-                self._loop.learner.synchronise_target()
+                for network in (self._loop.learner.online, self._loop.learner.target):
+                    network.load_named_tensors(self._restored.network.named_tensors())
         return self._loop
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -125,7 +125,7 @@ class Agent:
     def policy(self) -> Policy:
         """The current greedy policy."""
         if self._loop is None and self._restored is not None:
-            return Policy(self._restored.network.network(0), self.actions, self.device)
+            return Policy(self._restored.network.state_values(0), self.actions)
         return self.loop.policy
 
     @property
@@ -204,7 +204,7 @@ def evaluate(
     if describe(env.observation_space).spec != agent.observations.spec or count_actions(env.action_space) != agent.actions:
         raise UserError("the environment's observations or actions differ from those the agent was trained on")
     return evaluate_policy(
-        agent.policy,
+        agent.policy.values,
         env,
         episodes=episodes,
         epsilon=epsilon,
@@ -231,7 +231,7 @@ def _name_of(env: gymnasium.Env[Any, Any]) -> str:
     return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
 
 
-class _threads:  # noqa: N801 - used as a context
+class _threads:
     """The number of CPU threads while training, put back afterwards. Small networks are slower with more than one."""
 
     def __init__(self, config: Config, kind: str) -> None:

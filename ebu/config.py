@@ -77,13 +77,17 @@ class LearnerConfig:
     optimizer: Optimizer = "adam"
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float = 1e-3
+    learning_rate_schedule: Literal["constant", "linear"] = "constant"
+    """linear brings the step size to 0 at the end of the run."""
     optimizer_decay: float = 0.95
     """RMSProp's averaging constant."""
     optimizer_eps: float = 1e-8
     """The optimiser's ε."""
     loss: Loss = "huber-mean"
     target_update_interval: int = 500
-    """Steps between copies of the online network to the target network."""
+    """Steps between updates of the target network."""
+    tau: float = 1.0
+    """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +262,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "optimizer_decay": (0.0, 1.0, "between 0 and 1"),
     "optimizer_eps": (0.0, 1e3, "at least 0"),
     "target_update_interval": _COUNT,
+    "tau": (1e-9, 1.0, "greater than 0 and at most 1"),
     "eval_every": _COUNT_OR_ZERO,
     "eval_episodes": _COUNT,
     "eval_epsilon": _SHARE,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-import torch
-from torch import nn
 
 from ebu.types import Array
 
@@ -39,17 +39,10 @@ class FrameStack:
 class Policy:
     """ε-greedy on one network. A random action costs no forward pass, unless its probability has to be known."""
 
-    def __init__(self, network: nn.Module, actions: int, device: torch.device, knows_probability: bool = False) -> None:
-        self._network = network
+    def __init__(self, values: Callable[[Array], Array], actions: int, knows_probability: bool = False) -> None:
+        self.values = values  # one state → Q(s, ·), [A]
         self._actions = actions
-        self._device = device
         self._knows_probability = knows_probability
-
-    def values(self, state: Array) -> Array:
-        """Q(s, ·), [A]."""
-        with torch.inference_mode():
-            batch = torch.from_numpy(state).unsqueeze(0).to(self._device)
-            return self._network(batch)[0].numpy(force=True)
 
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
         """An action and the probability μ with which it was chosen (1 where nobody asks for it)."""

@@ -20,14 +20,13 @@ class ElementwiseOptimiser:
 
     accumulators: tuple[tuple[str, float], ...] = ()  # name and starting value
 
-    def __init__(self, parameters: Tensor, config: LearnerConfig) -> None:
+    def __init__(self, parameters: Tensor, gradient: Tensor, config: LearnerConfig) -> None:
         self.learning_rate = config.learning_rate
         self.decay = config.optimizer_decay
         self.eps = config.optimizer_eps
         self.steps = 0
-        self.gradient = torch.zeros_like(parameters)
         self._state = {name: torch.full_like(parameters, start) for name, start in self.accumulators}
-        tensors = (parameters, self.gradient, *self._state.values())
+        tensors = (parameters, gradient, *self._state.values())
         self._blocks = list(_blocks(tensors))
 
     @torch.no_grad()

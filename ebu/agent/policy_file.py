@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
+from ebu.agent.stacked_mlp import stacked
 from ebu.config import Config, from_json, to_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
@@ -54,11 +56,12 @@ def load_policy(path: Path, device: torch.device) -> SavedPolicy:
         if header.get("format") != FORMAT:
             raise UserError(f"{path} is not a policy saved by ebu")
         config = from_json(header["config"])
-        fields = json.loads(header["observation"])
-        spec = ObservationSpec(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        fields: dict[str, Any] = json.loads(header["observation"])
+        tuples: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
+        spec = ObservationSpec(**tuples)
         actions, stack = int(header["actions"]), int(header["stack"])
-        network = StackedNetwork(build_network(spec, actions, stack, config.network), 1, device)
-        network.load_named_tensors({name: tensor.to(device) for name, tensor in tensors.items()})
+        network = stacked(build_network(spec, actions, stack, config.network), 1, device)
+        network.load_named_tensors(tensors)
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise UserError(f"{path} is damaged or was not saved by ebu: {' '.join(str(error).split())}") from error
     return SavedPolicy(config, spec, actions, stack, network)

@@ -1,10 +1,10 @@
-"""ε as a fixed function of the absolute agent step."""
+"""ε and the step size as fixed functions of the absolute agent step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ebu.config import ExplorationConfig, Schedule
+from ebu.config import ExplorationConfig, LearnerConfig, Schedule
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,10 @@ def epsilon_schedule(config: ExplorationConfig, total_steps: int, learning_start
         start=learning_starts if config.exploration_schedule == "delayed-linear" else 0,
         duration=round(config.exploration_fraction * total_steps),
     )
+
+
+def learning_rate(config: LearnerConfig, step: int, total_steps: int) -> float:
+    """The step size at an agent step of a run of ``total_steps``; a run that goes on longer keeps the last value."""
+    if config.learning_rate_schedule == "constant":
+        return config.learning_rate
+    return config.learning_rate * max(1 - step / total_steps, 1 / total_steps)

@@ -8,89 +8,130 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-Views = list[tuple[str, slice, torch.Size]]
+from ebu.types import Array
+
+Layout = list[tuple[str, slice, torch.Size]]
+Pullback = Callable[[Tensor], None]
 
 
 class StackedNetwork:
-    """K networks; ``values(states)`` gives [K, B, A]. One learner costs exactly what a plain module costs."""
+    """K networks; ``values(states)`` gives [K, B, A]. One learner costs what a plain module costs."""
 
     def __init__(self, skeleton: nn.Module, learners: int, device: torch.device) -> None:
         self.learners = learners
         self.device = device
-        self._layout = _layout(skeleton)
-        self.parameters = torch.zeros(learners, self._layout[-1][1].stop, device=device)
-        self._networks = [self._place(skeleton, k) for k in range(learners)]
-        # Convolutions with per-learner weights gain nothing from batching on a CPU; everything else does.
-        self._batched = learners > 1 and not any(isinstance(m, nn.Conv2d) and m.kernel_size[0] > 3 for m in skeleton.modules())
-        self._skeleton = copy.deepcopy(skeleton)
-        if self._batched:
-            self._stacked = {
-                name: self.parameters[:, place].view(learners, *shape).detach().requires_grad_()
-                for name, place, shape in self._layout
-            }
-            self.leaves: list[Tensor] = list(self._stacked.values())
-        else:
-            self.leaves = [p for network in self._networks for p in network.parameters()]
+        self.skeleton = skeleton
+        self.layout = _layout(skeleton)
+        self.parameters = torch.zeros(learners, self.layout[-1][1].stop, device=device)
 
-    def _place(self, skeleton: nn.Module, learner: int) -> nn.Module:
-        """A copy of the skeleton whose parameters are views of this learner's row."""
-        network = copy.deepcopy(skeleton)
-        for name, place, shape in self._layout:
-            owner, _, attribute = name.rpartition(".")
-            module = network.get_submodule(owner)
-            setattr(module, attribute, nn.Parameter(self.parameters[learner, place].view(shape)))
-        return network
+    @cached_property
+    def gradient(self) -> Tensor:
+        """[K, P], written by a pullback."""
+        return torch.zeros_like(self.parameters)
 
     def initialise(self, generator: torch.Generator) -> None:
         """U(±1/√fan_in) for weights and biases: Torch's default, and the Lua code's; drawn learner by learner."""
-        fan_in = _fan_in(self._skeleton)
+        fan_in = _fan_in(self.skeleton)
         for learner in range(self.learners):
-            for name, place, shape in self._layout:
+            for name, place, shape in self.layout:
                 bound = 1 / math.sqrt(fan_in[name.rpartition(".")[0]])
                 values = torch.empty(shape).uniform_(-bound, bound, generator=generator)
                 self.parameters[learner, place] = values.reshape(-1).to(self.device)
+
+    # ------------------------------------------------------------------ values and their gradient
 
     def values(self, states: Tensor) -> Tensor:
         """Q(s, ·) of every learner: [K, B, A]."""
         if self.learners == 1:
             return self._networks[0](states).unsqueeze(0)
         if self._batched:
-            return vmap(lambda weights: functional_call(self._skeleton, weights, (states,)))(self._stacked)
+            return vmap(lambda weights: functional_call(self.skeleton, weights, (states,)))(self._stacked)
         return torch.stack([network(states) for network in self._networks])
 
-    def network(self, learner: int) -> nn.Module:
-        """One learner as an ordinary module; it shares the block's memory."""
-        return self._networks[learner]
+    def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
+        """The values and a function that takes ∂loss/∂values[K, B, A] and writes ``gradient``."""
+        values = self.values(states)
 
-    def gradient(self, loss: Tensor, out: Tensor) -> None:
-        """∂loss/∂parameters into ``out``[K, P]."""
-        gradients = torch.autograd.grad(loss, self.leaves)
+        def pullback(slope: Tensor) -> None:
+            gradients = torch.autograd.grad(values, self._leaves, slope)
+            if self._batched:
+                torch.cat([g.reshape(self.learners, -1) for g in gradients], dim=1, out=self.gradient)
+            else:
+                torch.cat([g.reshape(-1) for g in gradients], out=self.gradient.view(-1))
+
+        return values.detach(), pullback
+
+    def state_values(self, learner: int) -> Callable[[Array], Array]:
+        """A function from one state to Q(s, ·)[A] of one learner, following its weights as they change."""
+        network = self._networks[learner]
+
+        def values(state: Array) -> Array:
+            with torch.inference_mode():
+                return network(torch.from_numpy(state).unsqueeze(0).to(self.device))[0].numpy(force=True)
+
+        return values
+
+    @cached_property
+    def _batched(self) -> bool:
+        """Whether K > 1 networks run as one call: convolutions with large kernels gain nothing from it on a CPU."""
+        kernels = [m.kernel_size[0] for m in self.skeleton.modules() if isinstance(m, nn.Conv2d)]
+        return self.learners > 1 and max(kernels, default=0) <= 3
+
+    @cached_property
+    def _networks(self) -> list[nn.Module]:
+        """Ordinary modules, one per learner, that share the block's memory."""
+        networks = [copy.deepcopy(self.skeleton) for _ in range(self.learners)]
+        for learner, network in enumerate(networks):
+            for name, place, shape in self.layout:
+                owner, _, attribute = name.rpartition(".")
+                view = self.parameters[learner, place].view(shape)
+                setattr(network.get_submodule(owner), attribute, nn.Parameter(view))
+        return networks
+
+    @cached_property
+    def _stacked(self) -> dict[str, Tensor]:
+        """The block as named tensors [K, …], for one call over all learners."""
+        return {
+            name: self.parameters[:, place].view(self.learners, *shape).detach().requires_grad_()
+            for name, place, shape in self.layout
+        }
+
+    @cached_property
+    def _leaves(self) -> list[Tensor]:
+        """What autograd differentiates by, in the block's order."""
         if self._batched:
-            torch.cat([g.reshape(self.learners, -1) for g in gradients], dim=1, out=out)
-        else:
-            torch.cat([g.reshape(-1) for g in gradients], out=out.view(-1))
+            return list(self._stacked.values())
+        return [parameter for network in self._networks for parameter in network.parameters()]
+
+    # ------------------------------------------------------------------ copies
 
     @torch.no_grad()
-    def copy_from(self, other: StackedNetwork) -> None:
-        self.parameters.copy_(other.parameters)
+    def move_towards(self, other: StackedNetwork, share: float) -> None:
+        """θ ← θ + share · (θ' − θ); the whole way is an exact copy."""
+        if share == 1.0:
+            self.parameters.copy_(other.parameters)
+        else:
+            self.parameters.lerp_(other.parameters, share)
 
     def named_tensors(self, learner: int = 0) -> dict[str, Tensor]:
         """One learner's weights by name, for a policy file."""
-        return {name: self.parameters[learner, place].view(shape) for name, place, shape in self._layout}
+        return {name: self.parameters[learner, place].view(shape) for name, place, shape in self.layout}
 
     @torch.no_grad()
-    def load_named_tensors(self, tensors: dict[str, Tensor], learner: int = 0) -> None:
-        own = self.named_tensors(learner)
-        if {k: v.shape for k, v in own.items()} != {k: v.shape for k, v in tensors.items()}:
+    def load_named_tensors(self, tensors: dict[str, Tensor]) -> None:
+        """One learner's weights, given to all."""
+        if {name: shape for name, _, shape in self.layout} != {k: v.shape for k, v in tensors.items()}:
             raise ValueError("the weights are those of another network")
-        for name, view in own.items():
-            view.copy_(tensors[name])
+        for name, place, _ in self.layout:
+            self.parameters[:, place] = tensors[name].reshape(-1).to(self.device)
 
     def state_dict(self) -> dict[str, Any]:
         return {"parameters": self.parameters}
@@ -99,8 +140,8 @@ class StackedNetwork:
         self.parameters.copy_(state["parameters"])
 
 
-def _layout(skeleton: nn.Module) -> Views:
-    views: Views = []
+def _layout(skeleton: nn.Module) -> Layout:
+    views: Layout = []
     start = 0
     for name, parameter in skeleton.named_parameters():
         views.append((name, slice(start, start + parameter.numel()), parameter.shape))

@@ -20,6 +20,7 @@ BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, INK = (
     "#333333",
 )
 GREY = "#8A8A8A"
+SEQUENCE = ("#9ECAE1", "#4292C6", "#2171B5", "#08306B")  # one quantity growing, light to dark
 
 Settings = TypeVar("Settings")
 

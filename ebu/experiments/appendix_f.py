@@ -18,7 +18,9 @@ from ebu.theory.mdp import is_optimal, optimal_values
 from ebu.theory.tabular import EpisodeLearner, EpisodeRule, backward, constant, n_step, q_star, retrace, watkins
 from ebu.theory.toys import ONWARD, branching_chain, branching_episodes, branching_rewards
 
-SETTINGS = {budget: {"lengths": tuple(range(3, 13)), "passes": 8} for budget in ("quick", "laptop", "full")}
+SETTINGS: dict[str, dict[str, Any]] = {
+    budget: {"lengths": tuple(range(3, 13)), "passes": 8} for budget in ("quick", "laptop", "full")
+}
 
 # λ of Q*(λ): "within its bound" as one would choose it for γ = 0.99, (1 − γ) / 2γ = 0.00505. For this chain's γ = 1 the
 # bound is 0, so even that is beyond it.
@@ -97,7 +99,7 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
         together.items(), ((plots.BLUE, 0.04, 0.97), (plots.VERMILION, 0.97, 0.04))
     ):
         left.plot(lengths, np.array(counts, dtype=float), "o-", ms=5, lw=2, color=colour)
-        inside = {"ha": "right", "va": "bottom"} if x > 0.5 else {"ha": "left", "va": "top"}
+        inside: dict[str, Any] = {"ha": "right", "va": "bottom"} if x > 0.5 else {"ha": "left", "va": "top"}
         left.text(
             x, y, "\n".join(methods), transform=left.transAxes, fontsize=9, color=colour, linespacing=1.35, **inside
         )

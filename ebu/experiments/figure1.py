@@ -160,7 +160,7 @@ def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:
     ax.set_xlim(-0.7, 6.7)
     ax.set_ylim(-3.75, 1.5)
     xs = [0.4, 2.2, 4.0, 5.8]
-    arrow = {"arrowstyle": "-|>", "mutation_scale": 12, "lw": 1.4, "shrinkA": 14, "shrinkB": 14}
+    arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 12, "lw": 1.4, "shrinkA": 14, "shrinkB": 14}
     arcs = [  # from, to, curvature, label, height of the label
         (0, 1, -0.25, "⑤", 0.98), (1, 2, -0.25, "② ④", 0.98), (2, 1, -0.25, "③", 0.02), (2, 3, -0.25, "①  r = 1", 0.98),
     ]  # fmt: skip

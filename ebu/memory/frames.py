@@ -84,7 +84,7 @@ class CompressedFrames:
     def append(self, frames: Array) -> None:
         frames = np.ascontiguousarray(frames, self._dtype)
         blocks = [
-            self._compressor.compress(memoryview(frames[start : start + BLOCK_FRAMES]).cast("B"))
+            self._compressor.compress(frames[start : start + BLOCK_FRAMES].data.cast("B"))
             for start in range(0, len(frames), BLOCK_FRAMES)
         ]
         self._blocks[self._first + len(self._blocks)] = blocks
@@ -92,7 +92,7 @@ class CompressedFrames:
 
     def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
         frames = np.empty((int(counts.sum()), *self._shape), self._dtype)
-        bytes_out = memoryview(frames.reshape(-1)).cast("B")
+        bytes_out = frames.data.cast("B")
         size, written = self._frame_bytes, 0
         for episode, start, count in zip(episodes.tolist(), starts.tolist(), counts.tolist()):
             blocks = self._blocks[episode]

@@ -31,11 +31,7 @@ def human_normalised_scores(scores: Scores) -> dict[str, float]:
 
 def relative_scores(agent: Scores, baseline: Scores) -> dict[str, float]:
     """Relative score by game, best first: the order of the paper's Figure 4."""
-    known = {game.name: raw for game, raw in _by_game(baseline)}
-    gains = {
-        game.name: relative(raw, _of(known, game, "the baseline"), game.random, game.human)
-        for game, raw in _by_game(agent)
-    }
+    gains = {game.name: relative(ours, theirs, game.random, game.human) for game, ours, theirs in _pairs(agent, baseline)}
     return dict(sorted(gains.items(), key=lambda item: -item[1]))
 
 
@@ -71,20 +67,24 @@ class Wins:
 
 
 def count_wins(agent: Scores, baseline: Scores) -> Wins:
-    known = {game.name: raw for game, raw in _by_game(baseline)}
-    signs = [np.sign(raw - _of(known, game, "the baseline")) for game, raw in _by_game(agent)]
+    signs = [np.sign(ours - theirs) for _, ours, theirs in _pairs(agent, baseline)]
     return Wins(signs.count(1), signs.count(-1), signs.count(0))
 
 
+def _pairs(agent: Scores, baseline: Scores) -> list[tuple[Game, float, float]]:
+    theirs = {game.name: raw for game, raw in _by_game(baseline)}
+    for game, _ in _by_game(agent):
+        if game.name not in theirs:
+            raise UserError(f"the baseline has no score for {game.name}; compare on the games that both have played")
+    return [(game, raw, theirs[game.name]) for game, raw in _by_game(agent)]
+
+
 def _by_game(scores: Scores) -> list[tuple[Game, float]]:
-    found = [(find_game(name), name, raw) for name, raw in scores.items()]
-    for game, name, _ in found:
-        if game is None:
-            raise UserError(f"{name!r} is not one of the paper's 49 games, so there is no human score to compare with")
-    return [(game, raw) for game, _, raw in found if game is not None]
+    return [(_game(name), raw) for name, raw in scores.items()]
 
 
-def _of(scores: Mapping[str, float], game: Game, whose: str) -> float:
-    if game.name not in scores:
-        raise UserError(f"{whose} has no score for {game.name}; compare on the games that both have played")
-    return scores[game.name]
+def _game(name: str) -> Game:
+    game = find_game(name)
+    if game is None:
+        raise UserError(f"{name!r} is not one of the paper's 49 games, so there is no human score to compare with")
+    return game

@@ -15,9 +15,9 @@ EXIT, ONWARD = 0, 1
 
 
 def episode(
-    states: Sequence[int],
-    actions: Sequence[int],
-    rewards: Sequence[float],
+    states: Sequence[int] | Array,
+    actions: Sequence[int] | Array,
+    rewards: Sequence[float] | Array,
     terminated: bool = True,
     behaviour: float = 0.5,
 ) -> Episode:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,12 +14,8 @@ from ebu.seeding import draw_seed
 from ebu.types import Array, Evaluation
 
 
-class ValuesOfState(Protocol):
-    def values(self, state: Array) -> Array: ...
-
-
 def evaluate(
-    policy: ValuesOfState,
+    values_of: Callable[[Array], Array],
     env: gymnasium.Env[Any, Any],
     *,
     episodes: int,
@@ -40,7 +37,7 @@ def evaluate(
         rewards: list[float] = []
         over = False
         while not over:
-            values = policy.values(state)
+            values = values_of(state)
             action = int(values.argmax())
             if epsilon > 0.0 and rng.random() < epsilon:
                 action = int(rng.integers(len(values)))

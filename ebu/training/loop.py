@@ -21,7 +21,7 @@ from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.backlog import Backlog
 from ebu.agent.learner import Learner, Update
 from ebu.agent.networks import build_network
-from ebu.agent.schedules import EpsilonSchedule, epsilon_schedule
+from ebu.agent.schedules import epsilon_schedule, learning_rate
 from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
 from ebu.envs.spaces import count_actions, describe
@@ -80,6 +80,7 @@ class TrainingLoop:
         self.streams = Streams(config.run.seed)
         self.observations = describe(env.observation_space)
         self.actions = count_actions(env.action_space)
+        self._frames_can_be_damaged = self.observations.spec.can_be_damaged
 
         spec = self.observations.spec
         stack = config.memory.stack if spec.kind == "image" else 1
@@ -87,7 +88,7 @@ class TrainingLoop:
         self.learner = Learner(
             skeleton, learners, config.learner, device, torch_generator(self.streams.initialisation)
         )
-        self.policy = Policy(self.learner.online.network(0), self.actions, device, needs_behaviour)
+        self.policy = Policy(self.learner.online.state_values(0), self.actions, needs_behaviour)
         self.memory = EpisodeMemory(
             config.memory.buffer_size,
             spec.shape,
@@ -105,7 +106,8 @@ class TrainingLoop:
         self.step = 0
         self.episodes = 0
         self.updates = 0
-        self.epsilon: EpsilonSchedule | None = None  # fixed at the first run
+        self.planned_steps = 0  # of the first run, which fixes the schedules
+        self.epsilon = epsilon_schedule(config.exploration, 0, 0)
         self.open: OpenEpisode | None = None
         self.state: Array | None = None
         self._recent: deque[EpisodeEnded] = deque(maxlen=RECENT_EPISODES)
@@ -113,7 +115,8 @@ class TrainingLoop:
 
     def run(self, steps: int) -> Iterator[list[Event]]:
         """Train for ``steps`` more agent steps, yielding what happened at each. The first call fixes the schedules."""
-        if self.epsilon is None:
+        if not self.planned_steps:
+            self.planned_steps = steps
             self.epsilon = epsilon_schedule(self.config.exploration, steps, self.config.learner.learning_starts)
         until = self.step + steps
         while self.step < until:
@@ -127,7 +130,7 @@ class TrainingLoop:
             for _ in range(learner.gradient_steps):
                 self._learn()
         if self.step % learner.target_update_interval == 0:
-            self.learner.synchronise_target()
+            self.learner.update_target()
         if self.step % self.config.run.log_every == 0:
             events.append(Trained(self.step, self._training_metrics()))
         if evaluation.eval_every and self.step % evaluation.eval_every == 0 and self.evaluation_env is not None:
@@ -139,7 +142,7 @@ class TrainingLoop:
     def _play(self) -> list[Event]:
         if self.open is None:
             self._begin_episode()
-        assert self.open is not None and self.state is not None and self.epsilon is not None
+        assert self.open is not None and self.state is not None
         action, probability = self.policy.act(self.state, self.epsilon(self.step), self.streams.exploration)
         observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
@@ -184,7 +187,7 @@ class TrainingLoop:
         after = "at reset" if action is None else f"after action {action}"
         if not math.isfinite(reward):
             raise RunFailure(f"the environment returned the reward {reward} at step {self.step + 1}, {after}")
-        if self.observations.spec.can_be_damaged and not np.isfinite(frame).all():
+        if self._frames_can_be_damaged and not np.isfinite(frame).all():
             place = np.argwhere(~np.isfinite(frame))[0].tolist()
             raise RunFailure(
                 f"the environment returned an observation with {frame[tuple(place)]} at index {place} "
@@ -200,6 +203,7 @@ class TrainingLoop:
             span = self.sampler.sample(self.memory, missing, self.streams.sampling)
             self.backlog.push(span, self.rule(ValuedSpan(span, self.learner)))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
+        self.learner.set_learning_rate(learning_rate(config, self.step, self.planned_steps))
         self._since_row.append(self.learner.update(batch))
         self.updates += 1
 
@@ -210,7 +214,7 @@ class TrainingLoop:
         assert self.evaluation_env is not None
         config = self.config.evaluation
         result = evaluate(
-            self.policy,
+            self.policy.values,
             self.evaluation_env,
             episodes=config.eval_episodes,
             epsilon=config.eval_epsilon,
@@ -221,7 +225,6 @@ class TrainingLoop:
         return Evaluated(self.step, result)
 
     def _training_metrics(self) -> dict[str, Any]:
-        assert self.epsilon is not None
         metrics: dict[str, Any] = {
             "episodes": self.episodes,
             "updates": self.updates,
@@ -235,7 +238,7 @@ class TrainingLoop:
             if self._recent[-1].relative_length is not None:
                 metrics["relative_length"] = self._recent[-1].relative_length
         if self._since_row:
-            metrics["loss"] = float(torch.stack([u.loss for u in self._since_row]).mean())
+            metrics["loss"] = float(torch.stack([u.loss.sum() for u in self._since_row]).mean())
             metrics["q_mean"] = float(torch.stack([u.values.mean() for u in self._since_row]).mean())
             if not math.isfinite(metrics["loss"]):
                 raise RunFailure(

@@ -76,13 +76,13 @@ class TensorBoard:
     def __init__(self, folder: Path, start_step: int = 0) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(folder))
         self._start = time.perf_counter()
         self._start_step = start_step
 
     def __call__(self, event: Event) -> None:
         for tag, value in self._scalars(event).items():
-            self._writer.add_scalar(tag, value, event.step)  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(tag, value, event.step)
 
     def _scalars(self, event: Event) -> dict[str, float]:
         if isinstance(event, Evaluated):
@@ -114,4 +114,4 @@ class TensorBoard:
         return {}
 
     def close(self) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()

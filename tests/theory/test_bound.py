@@ -65,6 +65,16 @@ def test_counterexample_b_tied_coins_are_biased_for_every_positive_beta():
         assert bias(tied_coins(), beta)[0] == pytest.approx(beta / 4)
 
 
+def test_learning_on_counterexample_a_ends_at_the_biased_value():
+    """The operator contracts, so it has one fixed point; with β = 1 that is 0.7 where the optimum is 0.5."""
+    paths = PathSet.of(late_coin(), noisy_arm_with(0.999, 0), horizon=4)
+    for beta, value in ((0.2, 0.5), (1.0, 0.7)):
+        q = np.zeros(paths.shape)
+        for _ in range(20):
+            q = paths.apply(q, beta, 1.0)
+        assert q[0, 0] == pytest.approx(value, abs=1e-3)
+
+
 @settings(max_examples=60, deadline=None)
 @given(seeds, st.floats(0.3, 1.0))
 def test_the_target_is_unbiased_at_the_optimum_up_to_the_corrected_and_the_exact_bound(seed, gamma):

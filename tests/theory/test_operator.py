@@ -21,9 +21,7 @@ gammas = st.floats(0.05, 0.99)
 def test_the_deep_rules_recursion_is_the_best_of_the_papers_candidates(seed, beta, gamma, actions, length, terminated):
     rng = np.random.default_rng(seed)
     q = rng.normal(size=(5, actions))
-    path = episode(
-        rng.integers(5, size=length + 1), rng.integers(actions, size=length), rng.normal(size=length), terminated
-    )
+    path = episode(rng.integers(5, size=length + 1), rng.integers(actions, size=length), rng.normal(size=length), terminated)
     y = backward(beta)(q, path, gamma)
     for t in range(length):
         rest = episode(path.observations[t:], path.actions[t:], path.rewards[t:], terminated)
