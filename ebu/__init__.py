@@ -17,11 +17,40 @@ from ebu.envs.registration import register
 
 if TYPE_CHECKING:
     from ebu import targets
-    from ebu.api import DQN, EBU, Agent, evaluate, load
+    from ebu.api import (
+        DQN,
+        EBU,
+        AdaptiveEBU,
+        Agent,
+        NStepDQN,
+        OptimalityTightening,
+        PengQ,
+        PrioritizedDQN,
+        Retrace,
+        WatkinsQ,
+        evaluate,
+        load,
+    )
     from ebu.errors import RunFailure, UserError
 
 __version__ = "0.1.0"
-__all__ = ["DQN", "EBU", "Agent", "RunFailure", "UserError", "evaluate", "load", "targets"]
+__all__ = [
+    "DQN",
+    "EBU",
+    "AdaptiveEBU",
+    "Agent",
+    "NStepDQN",
+    "OptimalityTightening",
+    "PengQ",
+    "PrioritizedDQN",
+    "Retrace",
+    "RunFailure",
+    "UserError",
+    "WatkinsQ",
+    "evaluate",
+    "load",
+    "targets",
+]
 
 register()
 

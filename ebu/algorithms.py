@@ -6,11 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ebu import targets
 from ebu.agent.valued import ValuedSpan
-from ebu.config import Config
+from ebu.config import Config, override
 from ebu.errors import UserError
-from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler
+from ebu.memory.ranks import RankSampler
+from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler, WindowSampler
 from ebu.types import Targets
 
 Rule = Callable[[ValuedSpan], Targets]
@@ -18,27 +22,128 @@ Rule = Callable[[ValuedSpan], Targets]
 
 @dataclass(frozen=True)
 class Algorithm:
+    """One method. What it does not state is DQN's."""
+
     title: str
     sampler: Callable[[Config], Sampler]
     rule: Callable[[Config], Rule]
+    learners: Callable[[Config], int] = lambda config: 1
+    overrides: Callable[[Config], dict[str, Any]] = lambda config: {}
+    needs_behaviour: bool = False  # the probability of each action is recorded, which costs a forward pass every step
+    takes_double_q: bool = True
 
 
-def _backward(config: Config) -> Rule:
+# ---------------------------------------------------------------------- samplers
+
+
+def _episodes(config: Config) -> Sampler:
+    return EpisodeSampler()
+
+
+def _transitions(config: Config) -> Sampler:
+    return TransitionSampler()
+
+
+def _n_steps(config: Config) -> Sampler:
+    n = config.target.n_steps
+    return EpisodeSampler() if n == "episode" else TransitionSampler(n)
+
+
+def _ranked(config: Config) -> Sampler:
+    memory = config.memory
+    return RankSampler(memory.priority_alpha, memory.priority_beta, memory.priority_sort_interval)
+
+
+def _windows(config: Config) -> Sampler:
+    return WindowSampler(before=config.target.tightening_neighbours, after=config.target.tightening_neighbours - 1)
+
+
+# ---------------------------------------------------------------------- rules
+
+
+def _backward(betas: Callable[[Config], float | tuple[float, ...]]) -> Callable[[Config], Rule]:
+    def make(config: Config) -> Rule:
+        beta = torch.tensor(betas(config))
+
+        def rule(s: ValuedSpan) -> Targets:
+            if config.target.double_q:
+                tables = (s.target_next, s.online_next)
+                return Targets(targets.double_backward(s.rewards, s.discounts, s.actions, *tables, beta, s.continues))
+            return Targets(targets.backward(s.rewards, s.discounts, s.actions, s.target_next, beta, s.continues))
+
+        return rule
+
+    return make
+
+
+def _best_next(s: ValuedSpan, config: Config) -> Tensor:
+    """The table a rule takes the maximum of: all next values, or with double Q the one the online network chose."""
+    return targets.chosen_by(s.target_next, s.online_next) if config.target.double_q else s.target_next
+
+
+def _one_step(config: Config) -> Rule:
+    return lambda s: Targets(targets.one_step(s.rewards, s.discounts, _best_next(s, config)))
+
+
+def _n_step(config: Config) -> Rule:
+    n = config.target.n_steps
+    return lambda s: Targets(targets.n_step(s.rewards, s.discounts, _best_next(s, config), n, s.continues))
+
+
+def _retrace(config: Config) -> Rule:
     def rule(s: ValuedSpan) -> Targets:
+        policy = targets.epsilon_greedy(s.online_next, s.epsilon)
+        behaviour = s.tensor(s.span.behaviour)
+        trace = config.target.trace_lambda
         return Targets(
-            targets.backward(s.rewards, s.discounts, s.actions, s.target_next, config.target.beta, s.continues)
+            targets.retrace(s.rewards, s.discounts, s.actions, s.target_next, policy, behaviour, trace, s.continues)
         )
 
     return rule
 
 
-def _one_step(config: Config) -> Rule:
-    return lambda s: Targets(targets.one_step(s.rewards, s.discounts, s.target_next))
+def _peng(config: Config) -> Rule:
+    trace = config.target.trace_lambda
+    return lambda s: Targets(targets.peng(s.rewards, s.discounts, _best_next(s, config), trace, s.continues))
 
+
+def _watkins(config: Config) -> Rule:
+    trace = config.target.trace_lambda
+    return lambda s: Targets(targets.watkins(s.rewards, s.discounts, s.actions, s.target_next, trace, s.continues))
+
+
+def _tightening(config: Config) -> Rule:
+    def rule(s: ValuedSpan) -> Targets:
+        taken, beyond = s.target_taken_and_next
+        returns = s.tensor(s.span.returns)
+        neighbours = config.target.tightening_neighbours
+        return Targets(*targets.tightening(s.rewards, s.discounts, taken, beyond, returns, s.continues, neighbours))
+
+    return rule
+
+
+# ---------------------------------------------------------------------- the methods
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "ebu": Algorithm("Episodic Backward Update", lambda config: EpisodeSampler(), _backward),
-    "dqn": Algorithm("DQN: one-step targets, uniform replay", lambda config: TransitionSampler(), _one_step),
+    "ebu": Algorithm("Episodic Backward Update", _episodes, _backward(lambda config: (config.target.beta,))),
+    "adaptive-ebu": Algorithm(
+        "EBU with K learners; the best diffusion factor is copied to all",
+        _episodes,
+        _backward(lambda config: config.target.betas),
+        learners=lambda config: len(config.target.betas),
+    ),
+    "dqn": Algorithm("DQN: one-step targets, uniform replay", _transitions, _one_step),
+    "n-step": Algorithm("DQN with n-step returns", _n_steps, _n_step),
+    "per": Algorithm(
+        "DQN with rank-based prioritised replay",
+        _ranked,
+        _one_step,
+        overrides=lambda config: {"learning_rate": config.learner.learning_rate * config.memory.priority_lr_scale},
+    ),
+    "retrace": Algorithm("Retrace(λ)", _episodes, _retrace, needs_behaviour=True, takes_double_q=False),
+    "peng": Algorithm("Peng's Q(λ)", _episodes, _peng),
+    "watkins": Algorithm("Watkins' Q(λ)", _episodes, _watkins, takes_double_q=False),
+    "optimality-tightening": Algorithm("Optimality Tightening", _windows, _tightening, takes_double_q=False),
 }
 
 
@@ -49,6 +154,15 @@ def find(name: str) -> Algorithm:
 
 
 def composition(config: Config) -> dict[str, Any]:
-    """The parts a training loop is given for this method."""
+    """What a training loop is given for this method: its settings and parts."""
     algorithm = find(config.algo)
-    return {"sampler": algorithm.sampler(config), "rule": algorithm.rule(config)}
+    if config.target.double_q and not algorithm.takes_double_q:
+        takers = ", ".join(name for name, a in ALGORITHMS.items() if a.takes_double_q)
+        raise UserError(f"double_q has no place in {config.algo}'s target; it combines with {takers}")
+    return {
+        "config": override(config, **algorithm.overrides(config)),
+        "sampler": algorithm.sampler(config),
+        "rule": algorithm.rule(config),
+        "learners": algorithm.learners(config),
+        "needs_behaviour": algorithm.needs_behaviour,
+    }

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
-from ebu.algorithms import ALGORITHMS, composition, find
-from ebu.config import Config, check, environment_arguments
+from ebu.algorithms import composition, find
+from ebu.config import Config, check, environment_arguments, override
 from ebu.envs.make import World, family
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
@@ -54,6 +54,7 @@ class Agent:
 
     def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None) -> None:
         check(config)
+        composition(config)  # refuses what does not go together
         self.config = config
         self.device = choose_device(config.run.device)
         self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
@@ -72,15 +73,14 @@ class Agent:
         if self._loop is None:
             can_copy = not self._own_env_given or self.env.spec is not None
             self._loop = TrainingLoop(
-                self.config,
-                self.env,
-                self.make_env() if can_copy else None,
+                env=self.env,
+                evaluation_env=self.make_env() if can_copy else None,
                 device=self.device,
                 **composition(self.config),
             )
             if self._restored is not None:  # learning goes on from the weights of a loaded policy
                 for network in (self._loop.learner.online, self._loop.learner.target):
-                    network.load_named_tensors(self._restored.network.named_tensors())
+                    network.load_named_tensors(self._restored.tensors)
         return self._loop
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
@@ -125,7 +125,7 @@ class Agent:
     def policy(self) -> Policy:
         """The current greedy policy."""
         if self._loop is None and self._restored is not None:
-            return Policy(self._restored.network.state_values(0), self.actions)
+            return Policy(self._restored.place(self.device).state_values(0), self.actions)
         return self.loop.policy
 
     @property
@@ -162,8 +162,8 @@ class Agent:
         if self._loop is None and self._restored is not None:
             save_policy(Path(path), self._restored)
             return
-        network = self.loop.learner.online
-        save_policy(Path(path), SavedPolicy(self.config, self.observations.spec, self.actions, self.stack, network))
+        tensors = self.loop.learner.online.named_tensors(self.loop.rotation.leader())
+        save_policy(Path(path), SavedPolicy(self.config, self.observations.spec, self.actions, self.stack, tensors))
 
 
 class EBU(Agent):
@@ -172,20 +172,74 @@ class EBU(Agent):
     algo = "ebu"
 
 
+class AdaptiveEBU(Agent):
+    """EBU with one learner for each of ``betas``; every ``sync_interval`` steps the best is copied to all."""
+
+    algo = "adaptive-ebu"
+
+
 class DQN(Agent):
     """One-step targets on uniformly sampled steps (Mnih et al., 2015)."""
 
     algo = "dqn"
 
 
-AGENTS: dict[str, type[Agent]] = {cls.algo: cls for cls in (EBU, DQN)}
-assert list(AGENTS) == list(ALGORITHMS)
+class NStepDQN(Agent):
+    """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
+
+    algo = "n-step"
+
+
+class PrioritizedDQN(Agent):
+    """DQN with rank-based prioritised replay (Schaul et al., 2016)."""
+
+    algo = "per"
+
+
+class Retrace(Agent):
+    """Retrace(λ) on whole episodes (Munos et al., 2016)."""
+
+    algo = "retrace"
+
+
+class PengQ(Agent):
+    """Peng's Q(λ) on whole episodes (Peng and Williams, 1996)."""
+
+    algo = "peng"
+
+
+class WatkinsQ(Agent):
+    """Watkins' Q(λ) on whole episodes (Watkins, 1989)."""
+
+    algo = "watkins"
+
+
+class OptimalityTightening(Agent):
+    """DQN with bounds from neighbouring steps (He et al., 2017)."""
+
+    algo = "optimality-tightening"
+
+
+AGENTS: dict[str, type[Agent]] = {
+    cls.algo: cls
+    for cls in (
+        EBU,
+        AdaptiveEBU,
+        DQN,
+        NStepDQN,
+        PrioritizedDQN,
+        Retrace,
+        PengQ,
+        WatkinsQ,
+        OptimalityTightening,
+    )
+}
 
 
 def load(path: str | Path, env: gymnasium.Env[Any, Any] | None = None, device: str = "auto") -> Agent:
     """An agent with a saved policy. ``env`` is needed where the policy was trained on an object without an id."""
-    saved = load_policy(Path(path), choose_device(device))
-    agent = Agent.from_config(saved.config, env)
+    saved = load_policy(Path(path))
+    agent = Agent.from_config(override(saved.config, device=device), env)
     if agent.observations.spec != saved.observation or agent.actions != saved.actions:
         raise UserError(f"{path} was trained on other observations or actions than {saved.config.environment.env} has now")
     agent._restored = saved

@@ -42,6 +42,14 @@ class MemoryConfig:
     """Steps kept; the oldest episode leaves when there are more."""
     stack: int = 1
     """Latest frames that form a state, for images."""
+    priority_alpha: float = 0.5
+    """Prioritised replay: how strongly errors decide at first; falls to 0 over the run."""
+    priority_beta: float = 0.0
+    """Prioritised replay: exponent of the importance weights; 0 means none, as the authors chose."""
+    priority_lr_scale: float = 0.25
+    """Prioritised replay: factor on the step size, as the authors chose."""
+    priority_sort_interval: int = 1_000_000
+    """Prioritised replay: changes between full sorts of the heap."""
     compress: Literal["auto", "always", "never"] = "auto"
     """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
 
@@ -56,6 +64,20 @@ class TargetConfig:
     """EBU's diffusion factor: 0 is one-step, 1 trusts the backward value fully."""
     n_steps: int | Literal["episode"] = 3
     """n-step DQN's n, or "episode"."""
+    trace_lambda: float = 1.0
+    """λ of Retrace, Peng's and Watkins' Q(λ)."""
+    betas: tuple[float, ...] = tuple(k / 10 for k in range(11))
+    """Adaptive EBU's diffusion factors, one learner each."""
+    sync_interval: int = 62_500
+    """Adaptive EBU: steps between copies of the best learner to all."""
+    sync_score: Literal["sum", "mean"] = "sum"
+    """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    double_q: bool = False
+    """The online network chooses the action inside the maximum, the target network values it."""
+    tightening_weight: float = 0.2
+    """Optimality Tightening: weight of a violated bound; 0.2 as the authors' code, 0.8 as their paper (λ = 4)."""
+    tightening_neighbours: int = 4
+    """Optimality Tightening: states ahead and behind that give bounds."""
     truncation_is_terminal: bool = False
     """Treat an episode cut by its step limit as ended (value 0 beyond), as the paper does in its maze."""
 
@@ -98,6 +120,8 @@ class NetworkConfig:
     """auto chooses from the observation space."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the mlp."""
+    dueling: bool = False
+    """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +256,12 @@ def check(config: Config) -> None:
             raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {values[name]!r}")
         if hint is int and isinstance(values[name], float):
             raise UserError(f"{name} must be a whole number, got {values[name]!r}")
-    if not all(isinstance(size, int) and size >= 1 for size in values["hidden_sizes"]):
-        raise UserError(f"hidden_sizes must be whole numbers of at least 1, got {values['hidden_sizes']!r}")
+    sizes = values["hidden_sizes"]
+    if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
+        raise UserError(f"hidden_sizes must be one or more whole numbers of at least 1, got {sizes!r}")
+    betas = values["betas"]
+    if not betas or not all(isinstance(b, int | float) and 0 <= b <= 1 for b in betas):
+        raise UserError(f"betas must be one or more numbers between 0 and 1, got {betas!r}")
     if values["buffer_size"] < values["batch_size"]:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"
@@ -263,6 +291,14 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "optimizer_eps": (0.0, 1e3, "at least 0"),
     "target_update_interval": _COUNT,
     "tau": (1e-9, 1.0, "greater than 0 and at most 1"),
+    "trace_lambda": _SHARE,
+    "sync_interval": _COUNT,
+    "tightening_weight": _SHARE,
+    "tightening_neighbours": _COUNT,
+    "priority_alpha": (0.0, 10.0, "at least 0"),
+    "priority_beta": _SHARE,
+    "priority_lr_scale": (1e-9, 1e3, "greater than 0"),
+    "priority_sort_interval": _COUNT,
     "eval_every": _COUNT_OR_ZERO,
     "eval_episodes": _COUNT,
     "eval_epsilon": _SHARE,

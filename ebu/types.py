@@ -51,8 +51,10 @@ class Span:
     discounts: Array  # [N] float32: 0 at termination, γ elsewhere
     behaviour: Array  # [N] float32
     continues: Array  # [N] bool
+    returns: Array  # [N] float32, discounted return to the episode's end; −1e30 where it was cut off
     steps: Array  # [N] int64, the memory's growing number of each step
     trained: Array  # [M] positions that are learned from, in the order they are handed out
+    weights: Array | None = None  # [N] importance weights, float32
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -75,7 +77,6 @@ class Targets:
     values: torch.Tensor  # [K, N]
     lower: torch.Tensor | None = None  # [K, N] Optimality Tightening's L^max
     upper: torch.Tensor | None = None  # [K, N] and U^min
-    weights: torch.Tensor | None = None  # [N] importance weights
 
 
 @dataclass(frozen=True)

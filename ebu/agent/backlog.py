@@ -67,6 +67,9 @@ class Backlog:
 
         values = columns("values")
         assert values is not None
+        weights = None
+        if parts[0][0].span.weights is not None:
+            weights = torch.from_numpy(rows(lambda span, i: span.weights[i])).to(self._device)
         return Batch(
             states=torch.from_numpy(rows(lambda span, i: span.states(span.rows[i]))).to(self._device),
             actions=torch.from_numpy(rows(lambda span, i: span.actions[i])).to(self._device),
@@ -74,5 +77,5 @@ class Backlog:
             steps=rows(lambda span, i: span.steps[i]),
             lower=columns("lower"),
             upper=columns("upper"),
-            weights=columns("weights"),
+            weights=weights,
         )

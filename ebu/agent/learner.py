@@ -12,6 +12,7 @@ from ebu.agent.losses import LOSSES
 from ebu.agent.optimisers import OPTIMISERS
 from ebu.agent.stacked_mlp import stacked
 from ebu.config import LearnerConfig
+from ebu.targets import combine
 from ebu.types import Batch
 
 
@@ -30,6 +31,7 @@ class Learner:
         skeleton: nn.Module,
         learners: int,
         config: LearnerConfig,
+        tightening_weight: float,
         device: torch.device,
         generator: torch.Generator,
     ) -> None:
@@ -40,13 +42,17 @@ class Learner:
         self._tau = config.tau
         self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)
         self._loss = LOSSES[config.loss]
+        self._tightening_weight = tightening_weight
 
     def update(self, batch: Batch) -> Update:
         """One step towards the batch's targets, for every learner."""
         every, pullback = self.online.differentiate(batch.states)  # [K, B, A]
         taken = batch.actions.expand(every.shape[:-1]).unsqueeze(-1)
         values = every.gather(-1, taken).squeeze(-1)
-        errors = batch.targets - values
+        targets = batch.targets
+        if batch.lower is not None and batch.upper is not None:
+            targets = combine(targets, batch.lower, batch.upper, values, self._tightening_weight)
+        errors = targets - values
         loss, slope = self._loss(errors)
         if batch.weights is not None:
             loss, slope = loss * batch.weights, slope * batch.weights
@@ -57,6 +63,12 @@ class Learner:
     def update_target(self) -> None:
         """The target network moves to the online one: all the way, or by the share ``tau``."""
         self.target.move_towards(self.online, self._tau)
+
+    @torch.no_grad()
+    def copy_to_all(self, learner: int) -> None:
+        """θ and θ⁻ of one learner to every learner; each keeps its optimiser's accumulators."""
+        for network in (self.online, self.target):
+            network.parameters.copy_(network.parameters[learner].clone().expand_as(network.parameters))
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._optimiser.learning_rate = learning_rate

@@ -44,6 +44,26 @@ class OneHot(nn.Module):
         return torch.zeros(len(x), sum(self.categories), device=x.device).scatter_(1, index, 1.0)
 
 
+class Dueling(nn.Module):
+    """Q(s, a) = V(s) + A(s, a) − mean A(s, ·), each stream with its own hidden layer (Wang et al., 2016)."""
+
+    def __init__(self, features: int, hidden: int, actions: int) -> None:
+        super().__init__()
+        self.value = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.advantage = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions))
+
+    def forward(self, x: Tensor) -> Tensor:
+        advantage = self.advantage(x)
+        return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
+
+
+def _head(features: int, hidden: int, actions: int, dueling: bool) -> list[nn.Module]:
+    """From features to action values through one hidden layer."""
+    if dueling:
+        return [Dueling(features, hidden, actions)]
+    return [nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions)]
+
+
 def choose(spec: ObservationSpec) -> str:
     """The network that suits an observation: by kind, and for images by their shorter side."""
     if spec.kind != "image":
@@ -57,13 +77,13 @@ def build_network(spec: ObservationSpec, actions: int, stack: int, config: Netwo
     name = choose(spec) if config.network == "auto" else config.network
     with torch.device("meta"):  # values come from the run's own generator, not from the global one
         if name == "mlp":
-            return _mlp(spec, actions, stack, config.hidden_sizes)
+            return _mlp(spec, actions, stack, config)
         if spec.kind != "image":
             raise UserError(f"network {name!r} reads images, but the observation is a {spec.kind}; use --network mlp")
-        return _convolutional(name, spec, actions, stack)
+        return _convolutional(name, spec, actions, stack, config.dueling)
 
 
-def _mlp(spec: ObservationSpec, actions: int, stack: int, hidden_sizes: Sequence[int]) -> nn.Sequential:
+def _mlp(spec: ObservationSpec, actions: int, stack: int, config: NetworkConfig) -> nn.Sequential:
     layers: list[nn.Module] = []
     width = spec.features
     if spec.kind == "onehot":
@@ -71,13 +91,14 @@ def _mlp(spec: ObservationSpec, actions: int, stack: int, hidden_sizes: Sequence
     elif spec.kind == "image":
         layers += [Scale(spec.scale), nn.Flatten()]
         width *= stack
-    for size in hidden_sizes:
+    *body, last = config.hidden_sizes
+    for size in body:
         layers += [nn.Linear(width, size), nn.ReLU()]
         width = size
-    return nn.Sequential(*layers, nn.Linear(width, actions))
+    return nn.Sequential(*layers, *_head(width, last, actions, config.dueling))
 
 
-def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int) -> nn.Sequential:
+def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int, dueling: bool) -> nn.Sequential:
     convolutions, hidden = CONVOLUTIONS[name]
     channels, height, width = spec.shape
     channels *= stack
@@ -87,5 +108,4 @@ def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int) -
             raise UserError(f"images of {spec.shape[1]}×{spec.shape[2]} are too small for network {name!r}; try minatar")
         layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
         channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-    layers += [nn.Flatten(), nn.Linear(channels * height * width, hidden), nn.ReLU(), nn.Linear(hidden, actions)]
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers, nn.Flatten(), *_head(channels * height * width, hidden, actions, dueling))

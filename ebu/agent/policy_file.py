@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
@@ -27,7 +28,14 @@ class SavedPolicy:
     observation: ObservationSpec
     actions: int
     stack: int
-    network: StackedNetwork
+    tensors: dict[str, Tensor]  # weights by name
+
+    def place(self, device: torch.device) -> StackedNetwork:
+        """The network with these weights."""
+        skeleton = build_network(self.observation, self.actions, self.stack, self.config.network)
+        network = stacked(skeleton, 1, device)
+        network.load_named_tensors(self.tensors)
+        return network
 
 
 def save_policy(path: Path, policy: SavedPolicy) -> None:
@@ -39,13 +47,13 @@ def save_policy(path: Path, policy: SavedPolicy) -> None:
         "actions": str(policy.actions),
         "stack": str(policy.stack),
     }
-    tensors = {name: view.contiguous().cpu() for name, view in policy.network.named_tensors().items()}
+    tensors = {name: view.contiguous().cpu() for name, view in policy.tensors.items()}
     aside = path.with_name(path.name + ".part")
     save_file(tensors, aside, metadata=header)
     aside.replace(path)
 
 
-def load_policy(path: Path, device: torch.device) -> SavedPolicy:
+def load_policy(path: Path) -> SavedPolicy:
     """The policy in a file, or a UserError that says what is wrong with the file."""
     if not path.is_file():
         raise UserError(f"there is no file {path}")
@@ -60,8 +68,8 @@ def load_policy(path: Path, device: torch.device) -> SavedPolicy:
         tuples: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
         spec = ObservationSpec(**tuples)
         actions, stack = int(header["actions"]), int(header["stack"])
-        network = stacked(build_network(spec, actions, stack, config.network), 1, device)
-        network.load_named_tensors(tensors)
+        policy = SavedPolicy(config, spec, actions, stack, tensors)
+        policy.place(torch.device("cpu"))  # refuses weights that do not fit
     except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise UserError(f"{path} is damaged or was not saved by ebu: {' '.join(str(error).split())}") from error
-    return SavedPolicy(config, spec, actions, stack, network)
+    return policy

@@ -18,16 +18,17 @@ FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, 
 class ValuedSpan:
     """Rewards, discounts, actions and ends as tensors [N]; values of the networks as [K, N, A]."""
 
-    def __init__(self, span: Span, learner: Learner) -> None:
+    def __init__(self, span: Span, learner: Learner, epsilon: float = 0.0) -> None:
         self.span = span
+        self.epsilon = epsilon  # of the current behaviour
         self._learner = learner
         self._device = learner.online.device
-        self.rewards = self._tensor(span.rewards)
-        self.discounts = self._tensor(span.discounts)
-        self.actions = self._tensor(span.actions)
-        self.continues = self._tensor(span.continues)
+        self.rewards = self.tensor(span.rewards)
+        self.discounts = self.tensor(span.discounts)
+        self.actions = self.tensor(span.actions)
+        self.continues = self.tensor(span.continues)
 
-    def _tensor(self, array: Array) -> Tensor:
+    def tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
     @cached_property
@@ -35,10 +36,24 @@ class ValuedSpan:
         """Q̂(S_{t+1}, ·; θ⁻), [K, N, A]."""
         return self._values(self._learner.target, self.span.rows + 1)
 
+    @cached_property
+    def online_next(self) -> Tensor:
+        """Q(S_{t+1}, ·; θ), [K, N, A]."""
+        return self._values(self._learner.online, self.span.rows + 1)
+
+    @cached_property
+    def target_taken_and_next(self) -> tuple[Tensor, Tensor]:
+        """Q̂(S_t, A_t; θ⁻)[K, N] and Q̂(S_{t+1}, ·; θ⁻)[K, N, A], with one forward pass over the states."""
+        rows = np.union1d(self.span.rows, self.span.rows + 1)
+        values = self._values(self._learner.target, rows)
+        here = values[:, self.tensor(np.searchsorted(rows, self.span.rows))]
+        beyond = values[:, self.tensor(np.searchsorted(rows, self.span.rows + 1))]
+        return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
+
     def _values(self, network: StackedNetwork, rows: Array) -> Tensor:
         with torch.no_grad():
             parts = [
-                network.values(self._tensor(self.span.states(part)))
+                network.values(self.tensor(self.span.states(part)))
                 for part in np.split(rows, range(FORWARD_ROWS, len(rows), FORWARD_ROWS))
             ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

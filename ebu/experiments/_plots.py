@@ -15,11 +15,8 @@ from matplotlib.figure import Figure
 from ebu.errors import UserError
 
 # Okabe and Ito's colours, told apart by every kind of colour vision.
-BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, INK = (
-    *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"),
-    "#333333",
-)
-GREY = "#8A8A8A"
+BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+INK, GREY = "#333333", "#8A8A8A"
 SEQUENCE = ("#9ECAE1", "#4292C6", "#2171B5", "#08306B")  # one quantity growing, light to dark
 
 Settings = TypeVar("Settings")
@@ -72,3 +69,10 @@ def legend(ax: Axes, **options: Any) -> None:
 def save(figure: Figure, out: Path, name: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     figure.savefig(out / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})
+
+
+def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table for the documentation; a test keeps the page equal to what the committed rows give."""
+    names = list(header)
+    body = [names, ["---"] * len(names), *(list(line) for line in lines)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in body)

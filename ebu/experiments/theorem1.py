@@ -151,7 +151,7 @@ LOOK = {
     "Algorithm 1": (plots.GREEN, "-"),
     "Watkins Q(1)": (plots.VERMILION, "--"),
     "Retrace(1)": (plots.ORANGE, ":"),
-    "Q*(0.05)": (plots.YELLOW, "-"),
+    "Q*(0.05)": (plots.GREY, "-."),
     "uniform replay": (plots.INK, "-"),
     "Monte-Carlo": (plots.PINK, "-"),
 }
@@ -176,7 +176,7 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
     middle.set_xlabel("episodes of random behaviour")
     middle.set_ylabel("‖Q − Q*‖ / ‖Q*‖, median of MDPs")
     plots.legend(middle, loc="lower left")
-    plots.title(middle, "Learners converge")
+    plots.title(middle, "Learners converge; Monte-Carlo does not")
 
     for row, colour in zip((r for r in rows if r["part"] == "overestimation"), plots.SEQUENCE):
         n = range(CHAIN + 1)

@@ -108,6 +108,23 @@ def _random_rows(mdps: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     return [*rows, summary]
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """The bounds of the named MDPs for the documentation."""
+
+    def cell(bound: float | None) -> str:
+        return "none" if bound is None else f"{bound:.4g}"
+
+    keys = ("printed_1", "printed_2", "corrected_1", "corrected_2")
+    return plots.markdown(
+        ("MDP", "γ", "printed (1)", "printed (2)", "corrected (1)", "corrected (2)", "largest safe β"),
+        (
+            [row["mdp"], f"{row['gamma']:g}", *(cell(row[key]) for key in keys), f"{row['largest_safe_beta']:.4g}"]
+            for row in rows
+            if row["part"] == "bounds"
+        ),
+    )
+
+
 LOOK = {
     "noisy-suboptimal-arm": (plots.BLUE, "noisy suboptimal arm", "2/7"),
     "noisy-optimal-arm": (plots.GREEN, "noisy optimal arm", "2/5"),

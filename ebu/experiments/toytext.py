@@ -164,9 +164,7 @@ def _summaries(rows: list[dict[str, Any]], rng: np.random.Generator) -> Iterator
     """Medians over seeds with 95 % bootstrap intervals; a run that was not solved counts as later than any other."""
     for task in TASKS:
         solved_at = {
-            method: np.array(
-                [row["solved_at"] or NEVER for row in rows if (row["task"], row["method"]) == (task, method)]
-            )
+            method: np.array([row["solved_at"] or NEVER for row in rows if (row["task"], row["method"]) == (task, method)])
             for method in METHODS
         }
         for label, late in solved_at.items():
@@ -188,6 +186,29 @@ def _summaries(rows: list[dict[str, Any]], rng: np.random.Generator) -> Iterator
 
 def _steps(value: float) -> float | None:
     return float(value) if value < NEVER / 2 else None
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Steps until solved for the documentation: median, 95 % interval, seeds faster and slower than Q-learning."""
+
+    def thousands(steps: float | None) -> str:
+        return "—" if steps is None else f"{steps / 1000:.1f}k"
+
+    def line(row: dict[str, Any]) -> list[str]:
+        low, high = row["median_steps_interval"]
+        faster, slower = (row[f"seeds_{which}_than"]["Q-learning"] for which in ("faster", "slower"))
+        return [
+            row["task"],
+            row["method"],
+            f"{row['alpha']:g}" + (f", λ {row['trace_lambda']:g}" if row["trace_lambda"] else ""),
+            f"{row['solved']}/{row['seeds']}",
+            f"{thousands(row['median_steps'])} [{thousands(low)}, {thousands(high)}]",
+            "" if row["method"] == "Q-learning" else f"{faster} / {slower}",
+            f"{row['final_score']:.2f} of {row['optimum']:.2f}",
+        ]
+
+    header = ("task", "method", "α", "solved", "median steps", "faster / slower", "final score")
+    return plots.markdown(header, (line(row) for row in rows if row["part"] == "summary"))
 
 
 LOOK = {

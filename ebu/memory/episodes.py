@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from scipy.signal import lfilter
 
 from ebu.memory.frames import COMPRESS_FROM_BYTES, CompressedFrames, FrameStore, PlainFrames, ranges
 from ebu.memory.ring import Ring
@@ -17,11 +18,14 @@ from ebu.types import Array, Episode, Span
 
 ONGOING, TERMINATED, TRUNCATED = 0, 1, 2  # what came after a step; kept apart, as only termination ends the value
 
+UNKNOWN_RETURN = -1e30
+
 STEP = np.dtype(
     [
         ("action", np.int32),
         ("reward", np.float32),
         ("behaviour", np.float32),
+        ("return", np.float32),
         ("outcome", np.uint8),
         ("episode", np.int64),
     ],
@@ -114,12 +118,21 @@ class EpisodeMemory:
         rows["behaviour"] = episode.behaviour
         rows["episode"] = number
         rows["outcome"][-1] = TERMINATED if episode.terminated else TRUNCATED
+        rows["return"] = self._returns(episode.rewards, rows["outcome"][-1])
         while self.episodes and self.steps + length > self.capacity:
             self._drop_oldest()
         self._starts.append(np.array([self._steps.end]))
         self._steps.append(rows)
         self._frames.append(episode.observations)
         return number
+
+    def _returns(self, rewards: Array, outcome: int) -> Array:
+        """Discounted returns to the episode's end, or UNKNOWN_RETURN where there is value beyond the end."""
+        gamma = self._discount_after[ONGOING]
+        if self._discount_after[outcome] > 0 or gamma == 0:
+            return np.full(len(rewards), UNKNOWN_RETURN, np.float32)
+        # y_t − γ y_{t+1} = r_t, from the end: a first-order recursive filter.
+        return lfilter([1.0], [1.0, -float(gamma)], rewards[::-1].astype(np.float64))[::-1]
 
     def _drop_oldest(self) -> None:
         length = int(self.lengths(np.array([self.first_episode]))[0])
@@ -154,6 +167,7 @@ class EpisodeMemory:
             discounts=self._discount_after[table["outcome"]],
             behaviour=np.ascontiguousarray(table["behaviour"]),
             continues=continues,
+            returns=np.ascontiguousarray(table["return"]),
             steps=steps,
             trained=np.arange(len(steps)),
         )

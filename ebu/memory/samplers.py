@@ -12,8 +12,14 @@ from ebu.types import Array, Span
 
 
 class Sampler(Protocol):
+    progress: float  # share of the run that is over, set by the loop
+    wants_errors: bool  # whether ``feedback`` is to be called after every update
+
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
         """A span with at least ``wanted`` trained steps."""
+
+    def feedback(self, steps: Array, errors: Array) -> None:
+        """The errors target − value these steps were just replayed with."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
@@ -22,6 +28,12 @@ class Sampler(Protocol):
 
 class Stateless:
     """A sampler whose only state is the generator passed to it."""
+
+    progress = 0.0
+    wants_errors = False
+
+    def feedback(self, steps: Array, errors: Array) -> None:
+        pass
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -34,13 +46,13 @@ class EpisodeSampler(Stateless):
     """Whole episodes, each equally likely whatever its length, learned from their ends backward."""
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
-        chosen: list[int] = []
-        total = 0
-        while total < wanted:
-            episode = rng.integers(memory.first_episode, memory.end_episode)
-            chosen.append(int(episode))
-            total += int(memory.lengths(np.array([episode]))[0])
-        return whole_episodes(memory, np.array(chosen))
+        chosen = np.zeros(0, np.int64)
+        reached = np.zeros(0, np.int64)
+        while not len(reached) or reached[-1] < wanted:
+            guess = 1 + (wanted * memory.episodes) // memory.steps  # by the mean length; a few draws too many are cheap
+            chosen = np.concatenate([chosen, rng.integers(memory.first_episode, memory.end_episode, guess)])
+            reached = np.cumsum(memory.lengths(chosen))
+        return whole_episodes(memory, chosen[: 1 + np.searchsorted(reached, wanted)])
 
 
 class TransitionSampler(Stateless):
@@ -51,6 +63,22 @@ class TransitionSampler(Stateless):
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
         return steps_with_followers(memory, rng.integers(memory.first_step, memory.end_step, wanted), self._length)
+
+
+class WindowSampler(Stateless):
+    """Single steps, uniformly over all stored steps, each in the middle of its neighbours within the episode."""
+
+    def __init__(self, before: int, after: int) -> None:
+        self._before = before
+        self._after = after
+
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
+        episodes, offsets = memory.locate(rng.integers(memory.first_step, memory.end_step, wanted))
+        before = np.minimum(self._before, offsets)
+        after = np.minimum(self._after, memory.lengths(episodes) - offsets - 1)
+        counts = before + 1 + after
+        span = memory.read(episodes, offsets - before, counts)
+        return dataclasses.replace(span, trained=np.cumsum(counts) - counts + before)
 
 
 def whole_episodes(memory: EpisodeMemory, episodes: Array) -> Span:

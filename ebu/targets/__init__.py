@@ -2,12 +2,33 @@
 
 from ebu.targets.backward import backward
 from ebu.targets.bootstrap import n_step, one_step
+from ebu.targets.double import chosen_by, double_backward
+from ebu.targets.retrace import epsilon_greedy, peng, retrace, watkins
+from ebu.targets.tightening import combine, tightening
 
 # A new rule is one function, one line here, one test row.
 TARGET_RULES = {
     "backward": backward,
-    "one_step": one_step,
+    "double_backward": double_backward,
     "n_step": n_step,
+    "one_step": one_step,
+    "peng": peng,
+    "retrace": retrace,
+    "tightening": tightening,
+    "watkins": watkins,
 }
 
-__all__ = ["TARGET_RULES", "backward", "n_step", "one_step"]
+__all__ = [
+    "TARGET_RULES",
+    "backward",
+    "chosen_by",
+    "combine",
+    "double_backward",
+    "epsilon_greedy",
+    "n_step",
+    "one_step",
+    "peng",
+    "retrace",
+    "tightening",
+    "watkins",
+]

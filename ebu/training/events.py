@@ -36,4 +36,14 @@ class Evaluated:
     evaluation: Evaluation
 
 
-Event = EpisodeEnded | Trained | Evaluated
+@dataclass(frozen=True)
+class Synchronised:
+    """Adaptive EBU copied its best learner to all."""
+
+    step: int
+    learner: int
+    beta: float
+    scores: dict[str, list[float | None]]  # sum and mean by learner since the last time
+
+
+Event = EpisodeEnded | Trained | Evaluated | Synchronised

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from ebu.agent.actor import FrameStack, Policy
+from ebu.agent.adaptive import Rotation
 from ebu.agent.backlog import Backlog
 from ebu.agent.learner import Learner, Update
 from ebu.agent.networks import build_network
@@ -30,7 +31,7 @@ from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
 from ebu.training.evaluate import evaluate
-from ebu.training.events import EpisodeEnded, Evaluated, Event, Trained
+from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.types import Array, Episode, Targets
 
 RECENT_EPISODES = 100
@@ -85,10 +86,14 @@ class TrainingLoop:
         spec = self.observations.spec
         stack = config.memory.stack if spec.kind == "image" else 1
         skeleton = build_network(spec, self.actions, stack, config.network)
+        generator = torch_generator(self.streams.initialisation)
         self.learner = Learner(
-            skeleton, learners, config.learner, device, torch_generator(self.streams.initialisation)
+            skeleton, learners, config.learner, config.target.tightening_weight, device, generator
         )
-        self.policy = Policy(self.learner.online.state_values(0), self.actions, needs_behaviour)
+        self.policies = [
+            Policy(self.learner.online.state_values(k), self.actions, needs_behaviour) for k in range(learners)
+        ]
+        self.rotation = Rotation(learners, config.target.sync_interval, config.target.sync_score)
         self.memory = EpisodeMemory(
             config.memory.buffer_size,
             spec.shape,
@@ -143,7 +148,8 @@ class TrainingLoop:
         if self.open is None:
             self._begin_episode()
         assert self.open is not None and self.state is not None
-        action, probability = self.policy.act(self.state, self.epsilon(self.step), self.streams.exploration)
+        policy = self.policies[self.rotation.current]
+        action, probability = policy.act(self.state, self.epsilon(self.step), self.streams.exploration)
         observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
         reward = float(reward)
@@ -156,7 +162,7 @@ class TrainingLoop:
         self.open.score += reward
         self.state = self.frame_stack.push(frame)
         self.step += 1
-        return [self._end_episode(terminated, info)] if terminated or truncated else []
+        return self._end_episode(terminated, info) if terminated or truncated else []
 
     def _begin_episode(self) -> None:
         seed = draw_seed(self.streams.episodes)
@@ -166,7 +172,7 @@ class TrainingLoop:
         self.open = OpenEpisode(seed, [frame])
         self.state = self.frame_stack.begin(frame)
 
-    def _end_episode(self, terminated: bool, info: dict[str, Any]) -> Event:
+    def _end_episode(self, terminated: bool, info: dict[str, Any]) -> list[Event]:
         assert self.open is not None
         episode = self.open.finish(terminated)
         self.memory.add(episode)
@@ -175,8 +181,16 @@ class TrainingLoop:
             self.step, self.episodes, self.open.score, len(episode), terminated, relative_length(len(episode), info)
         )
         self._recent.append(ended)
+        self.rotation.episode_ended(self.open.score)
         self.open = self.state = None
-        return ended
+        return [ended, self._synchronise()] if self.rotation.is_due(self.step) else [ended]
+
+    def _synchronise(self) -> Event:
+        """Adaptive EBU: the learner that scored best is copied to all."""
+        best, scores = self.rotation.leader(), self.rotation.scores()
+        self.learner.copy_to_all(best)
+        self.rotation.synchronised(self.step)
+        return Synchronised(self.step, best, self.config.target.betas[best], scores)
 
     def _learned_reward(self, reward: float) -> float:
         clip = self.config.environment.reward_clip
@@ -200,14 +214,23 @@ class TrainingLoop:
         config = self.config.learner
         missing = (1 if config.whole_episode else config.batch_size) - len(self.backlog)
         if missing > 0:
+            self.sampler.progress = min(self.step / self.planned_steps, 1.0)
             span = self.sampler.sample(self.memory, missing, self.streams.sampling)
-            self.backlog.push(span, self.rule(ValuedSpan(span, self.learner)))
+            self.backlog.push(span, self.rule(ValuedSpan(span, self.learner, self.epsilon(self.step))))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, self.step, self.planned_steps))
-        self._since_row.append(self.learner.update(batch))
+        update = self.learner.update(batch)
+        if self.sampler.wants_errors:
+            self.sampler.feedback(batch.steps, update.errors[0].numpy(force=True))
+        self._since_row.append(update)
         self.updates += 1
 
     # ------------------------------------------------------------------ evaluation and metrics
+
+    @property
+    def policy(self) -> Policy:
+        """The policy to be judged: of K learners, the one that leads and would be copied to all."""
+        return self.policies[self.rotation.leader()]
 
     def evaluate(self) -> Evaluated:
         """The current policy on whole episodes of its own environment."""
@@ -240,6 +263,8 @@ class TrainingLoop:
         if self._since_row:
             metrics["loss"] = float(torch.stack([u.loss.sum() for u in self._since_row]).mean())
             metrics["q_mean"] = float(torch.stack([u.values.mean() for u in self._since_row]).mean())
+            if self.rotation.learners > 1:
+                metrics["beta"] = self.config.target.betas[self.rotation.chosen]
             if not math.isfinite(metrics["loss"]):
                 raise RunFailure(
                     f"the loss became {metrics['loss']} before step {self.step}; try a smaller --learning-rate"

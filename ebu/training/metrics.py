@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from ebu.training.events import EpisodeEnded, Evaluated, Event, Trained
+from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 
 
 def row(event: Event) -> dict[str, Any] | None:
@@ -30,6 +30,8 @@ def row(event: Event) -> dict[str, Any] | None:
         if e.relative_lengths:
             result["relative_lengths"] = list(e.relative_lengths)
         return result
+    if isinstance(event, Synchronised):
+        return {"kind": "sync", "step": event.step, "learner": event.learner, "beta": event.beta, **event.scores}
     return None
 
 
@@ -111,6 +113,8 @@ class TensorBoard:
             elapsed = max(time.perf_counter() - self._start, 1e-9)
             scalars["time/fps"] = (event.step - self._start_step) / elapsed
             return scalars
+        if isinstance(event, Synchronised):
+            return {"train/beta": event.beta}
         return {}
 
     def close(self) -> None:

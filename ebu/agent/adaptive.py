@@ -1,0 +1,76 @@
+"""Adaptive EBU's actor and recorder (Appendix A): whose turn it is, how well each learner played, who is copied."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+
+class Rotation:
+    """K learners take turns by training episode; every ``interval`` steps the one with the best score is copied to all.
+
+    A learner that has finished no episode since the last synchronisation cannot be chosen: a score of 0 would win in
+    games of negative rewards. With one learner nothing ever happens.
+    """
+
+    def __init__(self, learners: int, interval: int, score: Literal["sum", "mean"] = "sum") -> None:
+        self.learners = learners
+        self._interval = interval
+        self._by_mean = score == "mean"
+        self.current = 0  # plays this episode
+        self.chosen = 0  # copied to all at the last synchronisation
+        self._last_sync = 0  # step
+        self._sums = np.zeros(learners)
+        self._episodes = np.zeros(learners, np.int64)
+
+    def episode_ended(self, score: float) -> None:
+        """Record the score of the learner that played, and give the next one its turn."""
+        self._sums[self.current] += score
+        self._episodes[self.current] += 1
+        self.current = (self.current + 1) % self.learners
+
+    def is_due(self, step: int) -> bool:
+        """Whether the learners are to be synchronised, now that an episode has ended."""
+        return self.learners > 1 and step - self._last_sync >= self._interval and bool(self._episodes.any())
+
+    def leader(self) -> int:
+        """The learner with the best score since the last synchronisation; the last one chosen while there is none."""
+        if not self._episodes.any():
+            return self.chosen
+        scores = self.means() if self._by_mean else np.where(self._episodes > 0, self._sums, -np.inf)
+        return int(np.argmax(scores))
+
+    def means(self) -> np.ndarray:
+        """Mean score of an episode by learner, −∞ for one without any."""
+        return np.where(self._episodes > 0, self._sums / np.maximum(self._episodes, 1), -np.inf)
+
+    def synchronised(self, step: int) -> None:
+        """The leader was copied to all: reset the recorder."""
+        self.chosen = self.leader()
+        self._last_sync = step - step % self._interval  # epochs are counted from the start of the run
+        self._sums[:] = 0.0
+        self._episodes[:] = 0
+
+    def scores(self) -> dict[str, list[float | None]]:
+        """Sum and mean by learner, for the record; None where a learner has not played."""
+        played = self._episodes > 0
+        return {
+            "score_sums": [float(s) if p else None for s, p in zip(self._sums, played)],
+            "score_means": [float(m) if p else None for m, p in zip(self.means(), played)],
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "current": self.current,
+            "chosen": self.chosen,
+            "last_sync": self._last_sync,
+            "sums": self._sums.tolist(),
+            "episodes": self._episodes.tolist(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.current, self.chosen = int(state["current"]), int(state["chosen"])
+        self._last_sync = int(state["last_sync"])
+        self._sums = np.array(state["sums"], float)
+        self._episodes = np.array(state["episodes"], np.int64)

@@ -1,0 +1,67 @@
+"""Runs that show what the README claims; rows go to results/. ``python scripts/evidence.py maze|cartpole [--seeds N]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from ebu.algorithms import ALGORITHMS
+from ebu.api import AGENTS
+from ebu.presets import configure
+from ebu.training.events import Evaluated, Event
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def train(algo: str, env: str, **settings: Any) -> tuple[list[Evaluated], float]:
+    """All evaluations of one run, and its seconds."""
+    agent = AGENTS[algo](env, threads=1, **settings)
+    tests: list[Evaluated] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Evaluated):
+            tests.append(event)
+
+    start = time.perf_counter()
+    agent.learn(agent.config.steps, callback=listen)
+    return tests, time.perf_counter() - start
+
+
+def maze(algos: list[str], seeds: int) -> None:
+    """The quick preset on ten mazes: the greedy path over the shortest."""
+    quick = configure("ebu", "maze").environment.env_args
+    for seed in range(seeds):
+        tests, seconds = train("ebu", "maze", seed=seed, env_args=(*quick, f"maze_seed={seed}"))
+        curve = [test.evaluation.relative_lengths[0] for test in tests]
+        save("maze-quick.jsonl", {"algo": "ebu", "maze_seed": seed, "curve": curve, "final": curve[-1], "seconds": seconds})
+
+
+def cartpole(algos: list[str], seeds: int) -> None:
+    """Default settings on CartPole-v1: mean greedy return over the last five evaluations."""
+    for seed in range(seeds):
+        for algo in algos:
+            tests, seconds = train(algo, "CartPole-v1", seed=seed)
+            curve = [test.evaluation.mean for test in tests]
+            last_five = sum(curve[-5:]) / 5
+            save("cartpole.jsonl", {"algo": algo, "seed": seed, "curve": curve, "last_five": last_five, "seconds": seconds})
+
+
+def save(name: str, row: dict[str, Any]) -> None:
+    row["seconds"] = round(row["seconds"], 1)
+    print(json.dumps(row), flush=True)
+    with (RESULTS / name).open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("maze", "cartpole"))
+    parser.add_argument("--algos", nargs="*", default=list(ALGORITHMS))
+    parser.add_argument("--seeds", type=int, default=0)
+    arguments = parser.parse_args()
+    {"maze": maze, "cartpole": cartpole}[arguments.what](
+        arguments.algos, arguments.seeds or {"maze": 10, "cartpole": 3}[arguments.what]
+    )
