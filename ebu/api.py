@@ -58,7 +58,7 @@ class Agent:
         self.config = config
         self.device = choose_device(config.run.device)
         self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
-        self.env = env if env is not None else self._world.make()
+        self.env = env if env is not None else self._world.make(training=True)
         self.observations = describe(self.env.observation_space)
         self.actions = count_actions(self.env.action_space)
         self._own_env_given = env is not None
@@ -86,7 +86,7 @@ class Agent:
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
         if not self._own_env_given:
-            return self._world.make(render_mode)
+            return self._world.make(training=False, render_mode=render_mode)
         if self.env.spec is None:
             raise UserError("the environment was given as an object without an id and cannot be made again; pass env=")
         return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
@@ -263,7 +263,9 @@ def evaluate(
         episodes=episodes,
         epsilon=epsilon,
         gamma=agent.config.target.gamma,
+        reward_clip=agent.config.environment.reward_clip,
         stack=agent.stack,
+        random_first_actions=agent.config.exploration.random_first_actions,
         rng=np.random.default_rng(seed),
     )
 

@@ -32,6 +32,8 @@ class ExplorationConfig:
     """Share of the run over which ε is annealed."""
     exploration_schedule: Schedule = "linear"
     """linear; quadratic (the paper's maze); delayed-linear (flat until learning starts, the paper's Atari)."""
+    random_first_actions: int = 0
+    """Random actions at the start of every episode, in evaluation too; the released Atari code takes 4."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,8 @@ class NetworkConfig:
     """auto chooses from the observation space."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the mlp."""
+    initialisation: Literal["torch", "he"] = "torch"
+    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool = False
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
 
@@ -277,6 +281,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "exploration_initial_eps": _SHARE,
     "exploration_final_eps": _SHARE,
     "exploration_fraction": _SHARE,
+    "random_first_actions": _COUNT_OR_ZERO,
     "buffer_size": _COUNT,
     "stack": (1, 64, "between 1 and 64"),
     "gamma": _SHARE,

@@ -73,7 +73,57 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "other": {"quick": {}},
 }
 PRESETS["minigrid"] = PRESETS["other"]
-PRESETS["atari"] = PRESETS["other"]
+
+# Appendix D of the paper, which is Nature DQN's set-up.
+_ATARI_PAPER: dict[str, Any] = {
+    "steps": 2_500_000,
+    "stack": 4,
+    "buffer_size": 1_000_000,
+    "gamma": 0.99,
+    "beta": 0.5,
+    "reward_clip": 1.0,
+    "learning_starts": 50_000,
+    "train_freq": 4,
+    "batch_size": 32,
+    "optimizer": "deepmind-rmsprop",
+    "optimizer_decay": 0.95,
+    "optimizer_eps": 0.01,
+    "learning_rate": 2.5e-4,
+    "learning_rate_schedule": "constant",
+    "loss": "huber-sum",
+    "target_update_interval": 10_000,
+    "tau": 1.0,
+    "exploration_schedule": "delayed-linear",
+    "exploration_fraction": 0.4,
+    "exploration_final_eps": 0.1,
+    "sync_interval": 62_500,
+    "eval_every": 62_500,
+    "eval_episodes": 30,
+    "eval_epsilon": 0.05,
+    "log_every": 2_500,
+}
+PRESETS["atari"] = {
+    "paper": _ATARI_PAPER,
+    # The authors' released defaults: one update per step, their emulator settings and initial weights.
+    "released": _ATARI_PAPER
+    | {
+        "env_args": ("protocol=released",),
+        "train_freq": 1,
+        "initialisation": "he",
+        "random_first_actions": 4,
+    },
+    # A first look in about an hour on a laptop.
+    "quick": _ATARI_PAPER
+    | {
+        "steps": 200_000,
+        "buffer_size": 200_000,
+        "learning_starts": 10_000,
+        "target_update_interval": 2_500,
+        "sync_interval": 20_000,
+        "eval_every": 50_000,
+        "eval_episodes": 5,
+    },
+}
 
 
 def preset_names(env: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,16 +33,18 @@ class Learner:
         config: LearnerConfig,
         tightening_weight: float,
         device: torch.device,
-        generator: torch.Generator,
     ) -> None:
         self.online = stacked(skeleton, learners, device)
         self.target = stacked(skeleton, learners, device)
-        self.online.initialise(generator)
-        self.target.move_towards(self.online, 1.0)
         self._tau = config.tau
         self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)
         self._loss = LOSSES[config.loss]
         self._tightening_weight = tightening_weight
+
+    def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
+        """Starting weights; the target network begins as a copy."""
+        self.online.initialise(generator, scheme)
+        self.target.move_towards(self.online, 1.0)
 
     def update(self, batch: Batch) -> Update:
         """One step towards the batch's targets, for every learner."""

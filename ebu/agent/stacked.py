@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,13 +37,20 @@ class StackedNetwork:
         """[K, P], written by a pullback."""
         return torch.zeros_like(self.parameters)
 
-    def initialise(self, generator: torch.Generator) -> None:
-        """U(±1/√fan_in) for weights and biases: Torch's default, and the Lua code's; drawn learner by learner."""
+    def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"] = "torch") -> None:
+        """Starting weights, drawn learner by learner.
+
+        torch: U(±1/√fan_in) for weights and biases, PyTorch's default and the Lua code's. he: U(±√(6/fan_in)) for
+        weights and 0.1 for biases, as the released EBU code.
+        """
         fan_in = _fan_in(self.skeleton)
         for learner in range(self.learners):
             for name, place, shape in self.layout:
-                bound = 1 / math.sqrt(fan_in[name.rpartition(".")[0]])
+                layer, _, kind = name.rpartition(".")
+                bound = math.sqrt((6 if scheme == "he" else 1) / fan_in[layer])
                 values = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+                if scheme == "he" and kind == "bias":
+                    values.fill_(0.1)
                 self.parameters[learner, place] = values.reshape(-1).to(self.device)
 
     # ------------------------------------------------------------------ values and their gradient

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import gymnasium
 
+from ebu.envs.atari_games import find_game
 from ebu.envs.registration import MAZE_ID, register
 from ebu.errors import UserError
 
@@ -25,6 +25,7 @@ EXAMPLES = {
     "CartPole-v1": "classic control; also Acrobot-v1, MountainCar-v0",
     "FrozenLake-v1": "toy text; also Taxi-v4, CliffWalking-v1",
     "LunarLander-v3": "needs the box2d extra of gymnasium",
+    "ALE/Breakout-v5": "extra: atari; also plain breakout; the paper's 49 games and others",
     "MinAtar/Breakout-v1": "extra: minatar; also Asterix, Freeway, Seaquest, SpaceInvaders",
     "MiniGrid-Empty-5x5-v0": "extra: minigrid; any MiniGrid id",
 }
@@ -38,7 +39,7 @@ def family(name: str) -> Family:
         return "minatar"
     if name.startswith(("MiniGrid", "BabyAI")):
         return "minigrid"
-    if name.startswith("ALE/") or re.search(r"NoFrameskip-v\d$", name):
+    if name.startswith("ALE/") or find_game(name) is not None:
         return "atari"
     return "other"
 
@@ -50,16 +51,23 @@ class World:
     name: str
     arguments: dict[str, Any]
 
-    def make(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        return make_environment(self.name, self.arguments, render_mode)
+    def make(self, training: bool, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        return make_environment(self.name, self.arguments, training, render_mode)
 
 
 def make_environment(
-    name: str, arguments: dict[str, Any] | None = None, render_mode: str | None = None
+    name: str, arguments: dict[str, Any] | None = None, training: bool = True, render_mode: str | None = None
 ) -> gymnasium.Env[Any, Any]:
-    """The environment of this name; every way this can fail is a UserError of one line."""
+    """The environment of this name; every way this can fail is a UserError of one line.
+
+    Only Atari games differ between training (a life is an episode) and evaluation (whole games).
+    """
     kind = family(name)
     _require_extra(name, kind)
+    if kind == "atari":
+        from ebu.envs.atari import make_atari
+
+        return make_atari(name, training, render_mode=render_mode, **(arguments or {}))
     register()
     identifier = MAZE_ID if kind == "maze" else name
     options = dict(arguments or {})

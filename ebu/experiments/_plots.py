@@ -40,14 +40,14 @@ def number(value: Any, digits: int = 10) -> float | None:
     return round(float(value), digits) if np.isfinite(value) else None
 
 
-def canvas(columns: int, width: float = 11.0, height: float = 4.2, **grid: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with ``columns`` panels side by side, without the global state of pyplot."""
+def canvas(columns: int, rows: int = 1, width: float = 11.0, height: float = 4.2, **grid: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with its panels in reading order, without the global state of pyplot."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, columns, squeeze=False, **grid)[0]
+    axes = list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
     for ax in axes:
         style(ax)
-    return figure, list(axes)
+    return figure, axes
 
 
 def style(ax: Axes) -> None:

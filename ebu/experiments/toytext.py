@@ -211,32 +211,39 @@ def table(rows: list[dict[str, Any]]) -> str:
     return plots.markdown(header, (line(row) for row in rows if row["part"] == "summary"))
 
 
-LOOK = {
-    "Q-learning": (plots.INK, "-"),
-    "Watkins Q(λ)": (plots.VERMILION, "-"),
-    "Algorithm 1": (plots.GREEN, "-"),
-    "EBU β=1": (plots.BLUE, "-"),
-    "EBU β=0.5": (plots.SKY, "-"),
-    "uniform replay": (plots.INK, "--"),
-    "EBU β=1, replay": (plots.BLUE, "--"),
-    "EBU β=0.5, replay": (plots.SKY, "--"),
+COLOURS = {
+    "Q-learning": plots.INK,
+    "Watkins Q(λ)": plots.VERMILION,
+    "Algorithm 1": plots.GREEN,
+    "EBU β=1": plots.BLUE,
+    "EBU β=0.5": plots.SKY,
+    "uniform replay": plots.INK,
+    "EBU β=1, replay": plots.BLUE,
+    "EBU β=0.5, replay": plots.SKY,
 }
 
 
 def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
-    figure, axes = plots.canvas(len(TASKS), width=13.5, height=4.6)
-    for ax, task in zip(axes, TASKS):
-        for method, (colour, line) in LOOK.items():
+    """Learning without replay above, with replay below; the mean of the seeds and its 95 % interval."""
+    figure, axes = plots.canvas(len(TASKS), rows=2, width=13.0, height=7.0)
+    for i, ax in enumerate(axes):
+        replay, task = bool(i // len(TASKS)), list(TASKS)[i % len(TASKS)]
+        several = [m for m, method in METHODS.items() if method.replay == replay]
+        for method in several:
             mine = [row for row in rows if (row["part"], row["task"], row["method"]) == ("run", task, method)]
-            curves = np.array([row["curve"] for row in mine])
-            at = mine[0]["steps"] / CURVE * np.arange(1, CURVE + 1) / 1000
-            ax.plot(at, curves.mean(0), line, color=colour, lw=1.9, label=method)
+            curves = np.array([row["curve"] for row in mine])  # [seeds, CURVE]
+            at = mine[0]["steps"] / curves.shape[1] * np.arange(1, curves.shape[1] + 1) / 1000
+            mean, error = curves.mean(0), 1.96 * curves.std(0) / np.sqrt(len(curves))
+            ax.fill_between(at, mean - error, mean + error, color=COLOURS[method], alpha=0.15, lw=0)
+            ax.plot(at, mean, color=COLOURS[method], lw=1.9, label=method)
         ax.axhline(mine[0]["optimum"], color=plots.GREY, lw=0.9)
-        ax.set_xlabel("thousand environment steps")
-        plots.title(ax, task)
-    axes[0].set_ylabel("greedy policy, chance to reach the goal")
-    axes[1].set_ylabel("greedy policy, chance to reach the goal")
-    axes[2].set_ylabel("greedy policy, expected return")
-    axes[2].set_ylim(-250, 20)
-    plots.legend(axes[0], loc="lower right")
+        ax.set_ylim(*((-300, 30) if task == "Taxi" else (-0.03, 1.05)))
+        plots.title(ax, f"{task}, {f'{MOVES_PER_STEP} replayed moves a step' if replay else 'each step once'}")
+        if i % len(TASKS) == 0:
+            ax.set_ylabel("greedy policy: chance to reach the goal")
+            plots.legend(ax, loc="lower right")
+        if task == "Taxi":
+            ax.set_ylabel("greedy policy: expected return")
+        if replay:
+            ax.set_xlabel("thousand environment steps")
     plots.save(figure, out, "toytext")

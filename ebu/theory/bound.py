@@ -60,9 +60,7 @@ class Bounds:
         if self.binding is not None:
             lines.append(f"  set by                  state {self.binding[0]}, action {self.binding[1]}")
         if self.random_ties:
-            lines.append(
-                f"  {self.random_ties} state(s) have tied optimal actions with random returns: no β > 0 is safe"
-            )
+            lines.append(f"  {self.random_ties} state(s) have tied optimal actions with random returns: no β > 0 is safe")
         elif min(1.0, self.printed) > self.exact + 1e-6:
             lines.append("  the printed theorem would allow a larger, biased β")
         return "\n".join(lines)

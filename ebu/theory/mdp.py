@@ -7,7 +7,7 @@ of an episode without a state for every possible payment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -126,7 +126,9 @@ def _merged(outcomes: Iterable[Outcome]) -> list[Outcome]:
     return [(p, *key) for key, p in total.items() if p > 0]
 
 
-def fixed_point(update: Any, first: Array, gamma: float, acyclic: bool, tolerance: float = 1e-13) -> Array:
+def fixed_point(
+    update: Callable[[Array], Array], first: Array, gamma: float, acyclic: bool, tolerance: float = 1e-13
+) -> Array:
     """Iterate ``update`` until nothing moves. Refuses γ = 1 with cycles, where returns need not be bounded."""
     if gamma >= 1 and not acyclic:
         raise UserError(f"γ = {gamma:g} in an MDP with cycles leaves returns unbounded; choose γ below 1")

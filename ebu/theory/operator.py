@@ -91,9 +91,7 @@ class PathSet:
                 for path in _walk(mdp, behaviour, horizon, 1.0, [s], [a], []):
                     found.append(path)
                     if len(found) > limit:
-                        raise UserError(
-                            f"more than {limit} paths; lower the horizon (now {horizon}) or use fewer states"
-                        )
+                        raise UserError(f"more than {limit} paths; lower the horizon (now {horizon}) or use fewer states")
         length = max(len(actions) for _, _, actions, _, _ in found)
 
         def padded(rows: list[list[int]] | list[list[float]], width: int, dtype: type) -> Array:

@@ -125,8 +125,7 @@ def gridworld(rows: Sequence[str], slip: float = 0.0) -> MDP:
 
     table = {
         y * width + x: {
-            a: [outcome(1 - slip, y, x, a), outcome(slip / 2, y, x, a - 1), outcome(slip / 2, y, x, a + 1)]
-            for a in range(4)
+            a: [outcome(1 - slip, y, x, a), outcome(slip / 2, y, x, a - 1), outcome(slip / 2, y, x, a + 1)] for a in range(4)
         }
         for y in range(height)
         for x in range(width)

@@ -21,12 +21,15 @@ def evaluate(
     episodes: int,
     epsilon: float,
     gamma: float,
+    reward_clip: float,
     stack: int,
+    random_first_actions: int,
     rng: np.random.Generator,
 ) -> Evaluation:
     """Play whole episodes with ε-greedy actions. Every episode counts, also one cut off by the environment's limit.
 
-    ``mean_q`` beside ``mean_discounted_return`` shows overestimation: both are means over all visited steps.
+    ``mean_q`` beside ``mean_discounted_return`` shows overestimation: both are means over all visited steps, the latter
+    of rewards as they are learned from.
     """
     encode = describe(env.observation_space).encode
     frames = FrameStack(stack)
@@ -39,7 +42,7 @@ def evaluate(
         while not over:
             values = values_of(state)
             action = int(values.argmax())
-            if epsilon > 0.0 and rng.random() < epsilon:
+            if len(rewards) < random_first_actions or (epsilon > 0.0 and rng.random() < epsilon):
                 action = int(rng.integers(len(values)))
             q_taken.append(float(values[action]))
             observation, reward, terminated, truncated, info = env.step(action)
@@ -48,7 +51,7 @@ def evaluate(
             over = terminated or truncated
         returns.append(float(sum(rewards)))
         lengths.append(len(rewards))
-        discounted += discounted_returns(rewards, gamma)
+        discounted += discounted_returns([clip_reward(reward, reward_clip) for reward in rewards], gamma)
         if "shortest_path" in info:
             relative.append(len(rewards) / info["shortest_path"])
     return Evaluation(
@@ -58,6 +61,11 @@ def evaluate(
         mean_discounted_return=float(np.mean(discounted)),
         relative_lengths=tuple(relative),
     )
+
+
+def clip_reward(reward: float, clip: float) -> float:
+    """The reward as it is learned from; a clip of 0 leaves it."""
+    return max(-clip, min(clip, reward)) if clip else reward
 
 
 def discounted_returns(rewards: list[float], gamma: float) -> list[float]:

@@ -18,6 +18,7 @@ class EpisodeEnded:
     length: int
     terminated: bool
     relative_length: float | None = None  # over the shortest path, where the environment knows it
+    game_score: float | None = None  # of the whole game that ended with this episode, where a game has several
 
 
 @dataclass(frozen=True)

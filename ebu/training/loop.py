@@ -30,7 +30,7 @@ from ebu.errors import RunFailure
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
-from ebu.training.evaluate import evaluate
+from ebu.training.evaluate import clip_reward, evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.types import Array, Episode, Targets
 
@@ -86,10 +86,8 @@ class TrainingLoop:
         spec = self.observations.spec
         stack = config.memory.stack if spec.kind == "image" else 1
         skeleton = build_network(spec, self.actions, stack, config.network)
-        generator = torch_generator(self.streams.initialisation)
-        self.learner = Learner(
-            skeleton, learners, config.learner, config.target.tightening_weight, device, generator
-        )
+        self.learner = Learner(skeleton, learners, config.learner, config.target.tightening_weight, device)
+        self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
         self.policies = [
             Policy(self.learner.online.state_values(k), self.actions, needs_behaviour) for k in range(learners)
         ]
@@ -148,8 +146,10 @@ class TrainingLoop:
         if self.open is None:
             self._begin_episode()
         assert self.open is not None and self.state is not None
+        opening = len(self.open.actions) < self.config.exploration.random_first_actions
+        epsilon = 1.0 if opening else self.epsilon(self.step)
         policy = self.policies[self.rotation.current]
-        action, probability = policy.act(self.state, self.epsilon(self.step), self.streams.exploration)
+        action, probability = policy.act(self.state, epsilon, self.streams.exploration)
         observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
         reward = float(reward)
@@ -157,7 +157,7 @@ class TrainingLoop:
 
         self.open.observations.append(frame)
         self.open.actions.append(action)
-        self.open.rewards.append(self._learned_reward(reward))
+        self.open.rewards.append(clip_reward(reward, self.config.environment.reward_clip))
         self.open.behaviour.append(probability)
         self.open.score += reward
         self.state = self.frame_stack.push(frame)
@@ -178,7 +178,13 @@ class TrainingLoop:
         self.memory.add(episode)
         self.episodes += 1
         ended = EpisodeEnded(
-            self.step, self.episodes, self.open.score, len(episode), terminated, relative_length(len(episode), info)
+            step=self.step,
+            episode=self.episodes,
+            score=self.open.score,
+            length=len(episode),
+            terminated=terminated,
+            relative_length=relative_length(len(episode), info),
+            game_score=info["score"] if info.get("game_over") else None,
         )
         self._recent.append(ended)
         self.rotation.episode_ended(self.open.score)
@@ -191,10 +197,6 @@ class TrainingLoop:
         self.learner.copy_to_all(best)
         self.rotation.synchronised(self.step)
         return Synchronised(self.step, best, self.config.target.betas[best], scores)
-
-    def _learned_reward(self, reward: float) -> float:
-        clip = self.config.environment.reward_clip
-        return max(-clip, min(clip, reward)) if clip else reward
 
     def _require_finite(self, frame: Array, reward: float, action: int | None) -> None:
         """A damaged number must not reach the memory, from where it would spread to every weight."""
@@ -241,7 +243,9 @@ class TrainingLoop:
             self.evaluation_env,
             episodes=config.eval_episodes,
             epsilon=config.eval_epsilon,
+            random_first_actions=self.config.exploration.random_first_actions,
             gamma=self.config.target.gamma,
+            reward_clip=self.config.environment.reward_clip,
             stack=self.memory.stack,
             rng=self.streams.evaluation,
         )
@@ -258,6 +262,9 @@ class TrainingLoop:
         if self._recent:
             metrics["ep_rew_mean"] = float(np.mean([e.score for e in self._recent]))
             metrics["ep_len_mean"] = float(np.mean([e.length for e in self._recent]))
+            games = [e.game_score for e in self._recent if e.game_score is not None]
+            if games:
+                metrics["game_score_mean"] = float(np.mean(games))
             if self._recent[-1].relative_length is not None:
                 metrics["relative_length"] = self._recent[-1].relative_length
         if self._since_row:

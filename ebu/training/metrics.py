@@ -103,6 +103,7 @@ class TensorBoard:
                 "ep_rew_mean": "rollout/ep_rew_mean",
                 "ep_len_mean": "rollout/ep_len_mean",
                 "relative_length": "rollout/relative_length",
+                "game_score_mean": "rollout/game_score_mean",
                 "epsilon": "rollout/exploration_rate",
                 "loss": "train/loss",
                 "q_mean": "train/q_mean",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -128,10 +130,9 @@ def test_bounds_and_weights_travel_with_their_steps():
     memory, backlog = filled([3, 4]), Backlog(CPU)
     for episode in (0, 1):
         span = whole_episodes(memory, np.array([episode]))
+        span = dataclasses.replace(span, weights=(span.steps / 10).astype(np.float32))
         steps = torch.from_numpy(span.steps).float()
-        backlog.push(
-            span, targets_of(span, lower=steps.expand(2, -1) - 1, upper=steps.expand(2, -1) + 1, weights=steps / 10)
-        )
+        backlog.push(span, targets_of(span, lower=steps.expand(2, -1) - 1, upper=steps.expand(2, -1) + 1))
     batch = backlog.pop(5)
     assert batch.steps.tolist() == [2, 1, 0, 6, 5]
     assert batch.lower[1].tolist() == [1, 0, -1, 5, 4]
@@ -152,6 +153,9 @@ def test_everything_that_comes_out_is_on_the_device_given():
     memory, backlog = filled([3, 4]), Backlog(meta)
     for episode in (0, 1):
         span = whole_episodes(memory, np.array([episode]))
-        backlog.push(span, Targets(torch.zeros(2, len(span), device=meta), weights=torch.zeros(len(span), device=meta)))
+        span = dataclasses.replace(span, weights=np.ones(len(span), np.float32))
+        values = torch.zeros(2, len(span), device=meta)
+        backlog.push(span, Targets(values, lower=values, upper=values))
     batch = backlog.pop(5)
-    assert {x.device.type for x in (batch.states, batch.actions, batch.targets, batch.weights)} == {"meta"}
+    tensors = (batch.states, batch.actions, batch.targets, batch.lower, batch.upper, batch.weights)
+    assert {x.device.type for x in tensors} == {"meta"}

@@ -22,9 +22,15 @@ IMAGE = ObservationSpec("image", (2, 28, 28), "uint8", scale=1 / 255)
 SPECS = {"mlp": VECTOR, "maze": IMAGE}
 
 
-def make_learner(spec=VECTOR, learners=1, seed=0, **settings):
-    skeleton = build_network(spec, 3, 1, NetworkConfig())
-    return Learner(skeleton, learners, LearnerConfig(**settings), CPU, torch.Generator().manual_seed(seed))
+def make_learner(spec=VECTOR, learners=1, seed=0, device=CPU, **settings):
+    return Learner(
+        skeleton=build_network(spec, 3, 1, NetworkConfig()),
+        learners=learners,
+        config=LearnerConfig(**settings),
+        tightening_weight=0.2,
+        device=device,
+        generator=torch.Generator().manual_seed(seed),
+    )
 
 
 def make_batch(spec=VECTOR, learners=1, size=16, seed=0, weights=None):
@@ -177,6 +183,17 @@ def test_no_learner_sees_another_s_targets(net):
     assert not torch.equal(first.online.parameters[1], second.online.parameters[1])
 
 
+def test_one_learner_can_be_copied_to_all():
+    learner = make_learner(learners=3)
+    learner.update(make_batch(learners=3))
+    online, target = learner.online.parameters[1].clone(), learner.target.parameters[1].clone()
+    learner.copy_to_all(1)
+    for k in range(3):
+        assert torch.equal(learner.online.parameters[k], online)
+        assert torch.equal(learner.target.parameters[k], target)
+    assert not torch.equal(online, target)
+
+
 # ---------------------------------------------------------------------- the target network
 
 
@@ -224,8 +241,7 @@ def test_every_tensor_of_a_learner_lives_on_the_device_given(net, learners):
     """On the meta device an operation that mixes in a CPU tensor is an error."""
     meta = torch.device("meta")
     spec = SPECS[net]
-    skeleton = build_network(spec, 3, 1, NetworkConfig())
-    learner = Learner(skeleton, learners, LearnerConfig(), meta, torch.Generator().manual_seed(0))
+    learner = make_learner(spec, learners, device=meta)
     batch = make_batch(spec, learners)
     update = learner.update(Batch(batch.states.to(meta), batch.actions.to(meta), batch.targets.to(meta), batch.steps))
     learner.update_target()

@@ -129,4 +129,5 @@ def test_a_constant_gradient_in_single_precision_stays_finite(name, size):
 
 
 def test_the_names_lead_to_the_rules():
-    assert OPTIMISERS == {"adam": Adam, "rmsprop": RMSProp, "deepmind-rmsprop": DeepMindRMSProp}
+    expected = {"adam": Adam, "rmsprop": RMSProp, "deepmind-rmsprop": DeepMindRMSProp}
+    assert expected == OPTIMISERS

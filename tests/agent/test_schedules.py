@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from ebu.agent.schedules import epsilon_schedule, learning_rate
@@ -39,7 +41,7 @@ def test_the_linear_schedule_ignores_the_start_of_learning(step, epsilon):
 def test_no_schedule_rises_or_leaves_its_bounds(kind):
     config = ExplorationConfig(exploration_schedule=kind, exploration_initial_eps=0.9, exploration_final_eps=0.2)
     values = [epsilon_schedule(config, 5000, 100)(step) for step in range(0, 6000, 10)]
-    assert all(later <= earlier for earlier, later in zip(values, values[1:]))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(values))
     assert (values[0], values[-1]) == (0.9, 0.2)
 
 

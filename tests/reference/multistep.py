@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -75,11 +76,11 @@ class Stream:
     terminated: np.ndarray  # [E]
     pieces: list[slice]  # where each episode lies
 
-    @property
+    @cached_property
     def q_now(self):
         return self.q_states[:, self.rows]
 
-    @property
+    @cached_property
     def q_next(self):
         return self.q_states[:, self.rows + 1]
 

@@ -52,6 +52,13 @@ class NaiveMemory:
         ended = last and (episode.terminated or self.truncation_is_terminal)
         return 0.0 if ended else self.gamma
 
+    def observed_return(self, number, t):
+        """The discounted return from step t to the episode's end, or None where there is value beyond that end."""
+        _, episode = self.find(number)
+        if self.discount(number, len(episode) - 1) > 0:
+            return None
+        return sum(self.gamma**k * float(reward) for k, reward in enumerate(episode.rewards[t:]))
+
     def read(self, pieces):
         """One dictionary per step of the pieces (episode, first place, count), in order."""
         rows = []
@@ -66,6 +73,7 @@ class NaiveMemory:
                         "reward": episode.rewards[t],
                         "behaviour": episode.behaviour[t],
                         "discount": np.float32(self.discount(number, t)),
+                        "return": self.observed_return(number, t),
                         "continues": t + 1 < start + count,
                         "step": first + t,
                     }

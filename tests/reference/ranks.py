@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 
@@ -15,7 +17,7 @@ def segmented_probabilities(bounds, size):
     """The probability of each rank when a segment is drawn uniformly, then a point of it: segment by segment."""
     count = len(bounds) - 1
     result = np.zeros(size)
-    for left, right in zip(bounds[:-1], bounds[1:]):
+    for left, right in pairwise(bounds):
         for rank in range(int(left), min(size, int(np.ceil(right)))):
             overlap = min(right, rank + 1) - max(left, rank)
             result[rank] += overlap / (right - left) / count
@@ -31,7 +33,7 @@ class PlainPriorities:
         self.end = 0
 
     def extend(self, first, end):
-        self.priorities.update({step: self.top for step in range(first, end)})
+        self.priorities.update(dict.fromkeys(range(first, end), self.top))
         self.end = max(self.end, end)
 
     def drop_before(self, step):

@@ -1,4 +1,4 @@
-"""Optimality Tightening one sample at a time: the bounds as the paper's sums, the choice as the authors' code makes it."""
+"""Optimality Tightening one sample at a time: the bounds as the paper's sums, the choice as in the authors' code."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ebu.targets.retrace import epsilon_greedy, peng, retrace, watkins
 from tests.reference.multistep import peng_return, random_stream, retrace_return, watkins_return
 
 LAMBDAS = [0.0, 0.3, 0.9, 1.0]
-SHAPES = [dict(actions=3), dict(actions=1), dict(actions=18, learners=3), dict(actions=2, states=1)]
+SHAPES = [{"actions": 3}, {"actions": 1}, {"actions": 18, "learners": 3}, {"actions": 2, "states": 1}]
 CASES = [pytest.param(lam, shape, id=f"lambda={lam}-{shape}") for lam in LAMBDAS for shape in SHAPES]
 
 
@@ -167,7 +167,7 @@ def test_watkins_on_a_path_that_is_always_greedy_is_peng():
     )
 
 
-def test_backward_update_is_peng_with_lambda_1_where_there_is_one_action():
+def test_backward_update_is_peng_with_lambda_beta_where_there_is_one_action():
     rewards, discounts, actions, q_next, _, continues = tensors_of(random_stream(np.random.default_rng(11), actions=1))
     for beta in (0.0, 0.5, 1.0):
         torch.testing.assert_close(
@@ -185,7 +185,7 @@ def test_a_tie_is_greedy_for_watkins_whichever_action_was_taken():
 
 
 def test_a_hand_computed_retrace_target():
-    # y_2 = 1. At S_2: V = .5·2 + .5·4 = 3, c = .8·min(1, .5 / .25) = .8, Q(S_2, A_2) = 4: y_1 = 0 + .9 (3 + .8 (1 − 4)).
+    # y_2 = 1. At S_2: V = .5·2 + .5·4 = 3, c = .8·min(1, .5 / .25) = .8, Q(S_2, A_2) = 4; y_1 = .9 (3 + .8 (1 − 4)).
     y = retrace(
         torch.tensor([0.0, 1.0]),
         torch.tensor([0.9, 0.0]),

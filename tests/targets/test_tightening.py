@@ -46,7 +46,7 @@ def arguments(s, gamma):
 
 @pytest.mark.parametrize("bound_weight", [0.2, 0.8])
 @pytest.mark.parametrize("gamma", [0.99, 0.5, 0.0])
-@pytest.mark.parametrize("shape", [dict(actions=3), dict(actions=1), dict(actions=2, states=1, learners=3)], ids=str)
+@pytest.mark.parametrize("shape", [{"actions": 3}, {"actions": 1}, {"states": 1, "learners": 3}], ids=str)
 def test_targets_equal_the_authors_procedure_on_whole_episodes(shape, gamma, bound_weight):
     rng = np.random.default_rng(1)
     s = random_stream(rng, gamma=gamma, **shape)
