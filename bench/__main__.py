@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS = ("targets", "cartpole", "memory")
+BENCHMARKS = ("targets", "cartpole", "updates", "memory")
 RESULTS = Path(__file__).parent.parent / "results" / "bench.jsonl"
 
 

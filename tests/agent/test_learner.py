@@ -23,14 +23,11 @@ SPECS = {"mlp": VECTOR, "maze": IMAGE}
 
 
 def make_learner(spec=VECTOR, learners=1, seed=0, device=CPU, **settings):
-    return Learner(
-        skeleton=build_network(spec, 3, 1, NetworkConfig()),
-        learners=learners,
-        config=LearnerConfig(**settings),
-        tightening_weight=0.2,
-        device=device,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    skeleton = build_network(spec, 3, 1, NetworkConfig())
+    config = LearnerConfig(**settings)
+    learner = Learner(skeleton, learners, config, tightening_weight=0.2, device=device)
+    learner.initialise(torch.Generator().manual_seed(seed), "torch")
+    return learner
 
 
 def make_batch(spec=VECTOR, learners=1, size=16, seed=0, weights=None):

@@ -172,6 +172,17 @@ def test_weights_and_biases_start_within_one_over_the_root_of_their_fan_in(form)
     assert not torch.equal(network.parameters[0], network.parameters[1])
 
 
+def test_the_released_code_s_scheme_is_he_uniform_with_biases_of_a_tenth(form):
+    network = form[1](skeleton_of(form[0]), 1, CPU)
+    network.initialise(torch.Generator().manual_seed(0), "he")
+    for name, values in network.named_tensors().items():
+        if name.endswith("bias"):
+            assert (values == 0.1).all()
+        else:
+            bound = math.sqrt(6 / values[0].numel())
+            assert 0.5 * bound < values.abs().max() <= bound
+
+
 def test_initialisation_depends_on_its_generator_alone(form):
     global_before = torch.get_rng_state()
     first = made(*form, 2, seed=1)

@@ -1,0 +1,81 @@
+"""Cost of one update of each method over DQN's, same network and batch: sampling, targets, gradient step, feedback.
+
+The paper's ratios, from hours of training: EBU 1.10, PER 1.06, Retrace 1.12, Optimality Tightening 2.95, adaptive EBU
+1.47 on several GPUs. Here everything runs on one CPU, where adaptive EBU's limit is the number of its learners.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.timing import interleave
+from ebu.api import AGENTS, Agent
+from ebu.types import Episode
+
+# network → environment settings, what each method may cost, updates in a turn
+CASES: dict[str, tuple[dict[str, Any], dict[str, float], int]] = {
+    "mlp": ({"env": "CartPole-v1", "hidden_sizes": (128, 128)}, {"adaptive-ebu": 2.0}, 150),
+    "minatar": ({"env": "MinAtar/Breakout-v1"}, {"adaptive-ebu": 5.0}, 40),
+    "nature": (
+        {"env": "ALE/Breakout-v5", "preset": "paper"},
+        {"ebu": 1.05, "per": 1.10, "retrace": 1.25, "optimality-tightening": 3.0, "adaptive-ebu": 12.0},
+        8,
+    ),
+}
+EPISODES, EPISODE_STEPS = 12, 400
+
+
+def run() -> list[dict[str, Any]]:
+    torch.set_num_threads(1)
+    rows = []
+    for network, (settings, limits, updates) in CASES.items():
+        agents = {name: filled_agent(name, settings) for name in ("dqn", *limits)}
+        seconds = interleave(
+            {name: lambda a=agent: learn(a, updates) for name, agent in agents.items()},  # type: ignore[misc]
+            turns=5,
+        )
+        for name, limit in limits.items():
+            rows.append(
+                {
+                    "what": f"one update of {name} over DQN's, {network} network",
+                    "ours": f"{seconds[name] / updates * 1e3:.2f} ms",
+                    "peer": f"our DQN: {seconds['dqn'] / updates * 1e3:.2f} ms",
+                    "ratio": seconds[name] / seconds["dqn"],
+                    "at_most": limit,
+                }
+            )
+    return rows
+
+
+def learn(agent: Agent, updates: int) -> None:
+    for _ in range(updates):
+        agent.loop._learn()
+
+
+def filled_agent(name: str, settings: dict[str, Any]) -> Agent:
+    """An agent whose memory holds some episodes of noise; what is in them does not change the cost."""
+    options = {k: v for k, v in settings.items() if k != "env"}
+    agent = AGENTS[name](settings["env"], batch_size=32, buffer_size=10_000, eval_every=0, seed=0, threads=1, **options)
+    loop = agent.loop
+    loop.planned_steps, loop.step = 10_000, 1
+    rng = np.random.default_rng(0)
+    spec = loop.observations.spec
+    for _ in range(EPISODES):
+        if spec.kind == "image":
+            frames = (rng.random((EPISODE_STEPS + 1, *spec.shape)) < 0.1).astype(np.uint8)
+        else:
+            frames = rng.normal(size=(EPISODE_STEPS + 1, *spec.shape)).astype(np.float32)
+        loop.memory.add(
+            Episode(
+                frames,
+                rng.integers(loop.actions, size=EPISODE_STEPS),
+                rng.normal(size=EPISODE_STEPS).astype(np.float32),
+                np.full(EPISODE_STEPS, 0.5, np.float32),
+                True,
+                False,
+            )
+        )
+    return agent

@@ -1,0 +1,278 @@
+"use strict";
+/* Line charts with intervals, in plain SVG: hover, touch and arrow keys read values; colours come from the style sheet. */
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = 6;
+const DASHES = ["", "7 4", "2 4"];
+
+function build(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+const svg = (name, attributes = {}, ...children) => build(document.createElementNS(SVG, name), attributes, children);
+const html = (name, attributes = {}, ...children) => build(document.createElement(name), attributes, children);
+
+const look = (slot) => ({ colour: `var(--c${slot % COLOURS})`, dash: DASHES[Math.floor(slot / COLOURS) % DASHES.length] });
+
+/* ---- numbers */
+
+function compact(value) {
+  const size = Math.abs(value);
+  const [unit, name] = size >= 1e9 ? [1e9, "G"] : size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];
+  return (value / unit).toLocaleString("en-US", { maximumSignificantDigits: 4 }) + name;
+}
+
+function precise(value) {
+  if (value === null || value === undefined) return "–";
+  return value.toLocaleString("en-US", Math.abs(value) >= 1000 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 });
+}
+
+function niceTicks(low, high, count) {
+  const rough = (high - low) / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
+  const ticks = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
+}
+
+function logTicks(low, high) {
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++)
+    for (const m of Math.log10(high / low) > 2.5 ? [1] : [1, 2, 5]) {
+      const tick = Number((m * 10 ** power).toPrecision(6));
+      if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
+    }
+  return ticks;
+}
+
+function linear(low, high, from, to) {
+  const place = (value) => from + ((value - low) / (high - low || 1)) * (to - from);
+  place.ticks = (count) => niceTicks(low, high, count);
+  return place;
+}
+
+function logarithmic(low, high, from, to) {
+  const inner = linear(Math.log(low), Math.log(high), from, to);
+  const place = (value) => inner(Math.log(Math.max(value, low)));
+  place.ticks = () => logTicks(low, high);
+  return place;
+}
+
+/* ---- one chart */
+
+class LineChart {
+  /* panel: { x, y, marks, span }; chart: { title, alt, views }; state: { view, hidden, interval, singles, log, slots } */
+  constructor(panel, chart, state) {
+    Object.assign(this, { panel, chart, state });
+    this.tip = html("div", { class: "tip", hidden: true });
+    this.plot = html("div", {
+      class: "plot", tabindex: 0, role: "img",
+      "aria-label": `${chart.alt} Arrow keys read the values.`,
+      onpointermove: (event) => this.point(event), onpointerdown: (event) => this.point(event),
+      onpointerleave: () => this.leave(), onblur: () => this.leave(), onkeydown: (event) => this.key(event),
+    });
+    this.figure = html("figure", {}, html("figcaption", {}, chart.title), this.plot);
+    new ResizeObserver(() => this.plot.clientWidth !== this.width && this.draw()).observe(this.plot);
+  }
+
+  visible() {
+    return (this.chart.views[this.state.view] ?? []).filter((line) => !this.state.hidden.has(line.method));
+  }
+
+  style(line) {
+    const { colour, dash } = look(this.state.slots[line.method]);
+    return { stroke: colour, "stroke-dasharray": line.dashed ? "4 4" : dash };
+  }
+
+  draw() {
+    const lines = this.visible();
+    this.width = this.plot.clientWidth;
+    if (!this.width) return;
+    this.height = Math.max(210, Math.min(330, this.width * 0.56));
+    this.cursor = svg("g", {});
+    this.index = null;
+    const label = `${this.chart.title}: ${this.panel.y} over ${this.panel.x}`;
+    const picture = svg("svg", { viewBox: `0 0 ${this.width} ${this.height}`, height: this.height, "aria-label": label });
+    if (lines.length) {
+      this.scales(lines);
+      picture.append(this.axes(), ...this.marks(), ...lines.map((line) => this.behind(line)), ...lines.map((line) => this.line(line)));
+      picture.append(...this.ends(lines), this.cursor);
+    } else {
+      picture.append(svg("text", { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" }, "nothing to show here"));
+    }
+    this.tip.hidden = true;
+    this.plot.replaceChildren(picture, this.tip);
+  }
+
+  scales(lines) {
+    const { panel, state } = this;
+    const finite = (values) => values.filter((value) => value !== null && (!state.log || value > 0));
+    const xs = lines.flatMap((line) => line.x);
+    let ys = finite(lines.flatMap((line) => [line.y, state.interval ? line.low : [], state.interval ? line.high : [],
+      state.singles ? line.runs.flatMap((run) => run.y) : []].flat()));
+    for (const [height] of panel.marks) if (!state.log || height > 0) ys.push(height);
+    if (!ys.length) ys = [1, 10];
+    let [low, high] = panel.span ?? [Math.min(...ys), Math.max(...ys)];
+    if (state.log) [low, high] = [low / 1.12, high * 1.12];
+    else if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.1, high + Math.abs(high || 1) * 0.1];
+    else [low, high] = [low - (high - low) * 0.05, high + (high - low) * 0.05];
+    const scale = state.log ? logarithmic : linear;
+    const bottom = this.height - 42, top = 10;
+    this.y = scale(low, high, bottom, top);
+    this.yTicks = this.y.ticks(5);
+    this.named = this.width > 430 && lines.length > 1 && lines.length <= 8;
+    const longest = Math.max(...lines.map((line) => this.caption(line).length));
+    this.left = 22 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
+    this.right = this.width - (this.named ? Math.min(longest * 6.9 + 14, this.width * 0.3) : 14);
+    const first = Math.min(...xs), last = Math.max(...xs);
+    this.x = linear(first > 0.25 * last ? first : 0, last > 0 ? last : 1, this.left, this.right);
+    this.at = [...new Set(xs)].sort((a, b) => a - b);
+    [this.top, this.bottom] = [top, bottom];
+  }
+
+  axes() {
+    const group = svg("g", { "aria-hidden": true });
+    for (const tick of this.yTicks) {
+      const y = this.y(tick);
+      group.append(svg("line", { class: "grid", x1: this.left, x2: this.right, y1: y, y2: y }),
+        svg("text", { x: this.left - 7, y: y + 4, "text-anchor": "end" }, compact(tick)));
+    }
+    for (const tick of this.x.ticks(Math.max(2, Math.floor((this.right - this.left) / 90)))) {
+      const x = this.x(tick);
+      if (x > this.right + 0.5) continue;
+      group.append(svg("line", { class: "axis", x1: x, x2: x, y1: this.bottom, y2: this.bottom + 4 }),
+        svg("text", { x, y: this.bottom + 17, "text-anchor": "middle" }, compact(tick)));
+    }
+    group.append(svg("line", { class: "axis", x1: this.left, x2: this.right, y1: this.bottom, y2: this.bottom }),
+      svg("text", { x: (this.left + this.right) / 2, y: this.height - 6, "text-anchor": "middle" }, this.panel.x),
+      svg("text", { x: -(this.top + this.bottom) / 2, y: 11, transform: "rotate(-90)", "text-anchor": "middle" },
+        this.panel.y + (this.state.log ? ", log scale" : "")));
+    return group;
+  }
+
+  marks() {
+    return this.panel.marks.filter(([height]) => !this.state.log || height > 0).flatMap(([height, words]) => {
+      const y = this.y(height);
+      return [svg("line", { class: "mark", x1: this.left, x2: this.right, y1: y, y2: y }),
+        svg("text", { x: this.right - 4, y: y - 5, "text-anchor": "end" }, words)];
+    });
+  }
+
+  path(x, y, steps) {
+    let words = "";
+    for (let i = 0; i < x.length; i++) {
+      if (y[i] === null) continue;
+      const px = this.x(x[i]).toFixed(1), py = this.y(y[i]).toFixed(1);
+      words += words ? (steps ? `H${px}V${py}` : `L${px} ${py}`) : `M${px} ${py}`;
+    }
+    return words;
+  }
+
+  behind(line) {
+    const { colour } = look(this.state.slots[line.method]);
+    const group = svg("g", {});
+    if (this.state.interval && !line.steps) {
+      const parts = [[]];
+      line.x.forEach((_, i) => (line.low[i] === null ? parts.push([]) : parts.at(-1).push(i)));
+      for (const part of parts.filter((part) => part.length > 1)) {
+        const there = part.map((i) => `${this.x(line.x[i]).toFixed(1)} ${this.y(line.high[i]).toFixed(1)}`);
+        const back = part.map((i) => `${this.x(line.x[i]).toFixed(1)} ${this.y(line.low[i]).toFixed(1)}`).reverse();
+        group.append(svg("path", { class: "band", fill: colour, d: `M${[...there, ...back].join("L")}Z` }));
+      }
+    }
+    if (this.state.singles)
+      for (const run of line.runs)
+        group.append(svg("path", { class: "single", stroke: colour, d: this.path(run.x, run.y, line.steps) }, svg("title", {}, run.name)));
+    return group;
+  }
+
+  line(line) {
+    const { colour } = look(this.state.slots[line.method]);
+    const group = svg("g", {}, svg("path", { class: "line", ...this.style(line), d: this.path(line.x, line.y, line.steps) }));
+    const dots = line.dots.length ? line.dots : (this.right - this.left) / line.x.length > 11 ? line.x.map((x, i) => [x, line.y[i], 1]) : [];
+    for (const [x, y, n] of dots)
+      group.append(svg("circle", {
+        cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r: (line.dots.length ? 2.2 + 1.8 * Math.sqrt(n) : 2.4).toFixed(1),
+        fill: line.dashed ? "var(--card)" : colour, stroke: colour, "fill-opacity": line.dots.length ? 0.55 : 1,
+      }));
+    return group;
+  }
+
+  caption(line) {
+    return line.what ? `${line.method} ${line.what}` : line.method;
+  }
+
+  /* Names at the line's ends, moved apart where they would overlap. */
+  ends(lines) {
+    if (!this.named) return [];
+    const places = lines.map((line) => ({ line, y: this.y(line.y.at(-1)) })).sort((a, b) => a.y - b.y);
+    for (let i = 1; i < places.length; i++) places[i].y = Math.max(places[i].y, places[i - 1].y + 14);
+    let floor = this.bottom;
+    for (const place of [...places].reverse()) { place.y = Math.min(place.y, floor); floor = place.y - 14; }
+    const room = Math.floor((this.width - this.right - 8) / 6.9);
+    return places.map(({ line, y }) => {
+      const words = this.caption(line);
+      return svg("text", { class: "end", x: this.right + 7, y: y + 4, style: `fill:${look(this.state.slots[line.method]).colour}` },
+        words.length > room ? `${words.slice(0, room - 1)}…` : words);
+    });
+  }
+
+  /* ---- reading values */
+
+  point(event) {
+    if (!this.at?.length || !this.visible().length) return;
+    const box = this.plot.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const nearest = this.at.reduce((best, value, i) => (Math.abs(this.x(value) - x) < Math.abs(this.x(this.at[best]) - x) ? i : best), 0);
+    this.read(nearest);
+  }
+
+  key(event) {
+    if (!this.at?.length) return;
+    const last = this.at.length - 1;
+    const moves = { ArrowLeft: (this.index ?? last + 1) - 1, ArrowRight: (this.index ?? -1) + 1, Home: 0, End: last };
+    if (event.key === "Escape") this.leave();
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    this.read(Math.max(0, Math.min(last, moves[event.key])));
+    document.getElementById("spoken").textContent = this.tip.innerText.replace(/\s+/g, " ");
+  }
+
+  leave() {
+    this.tip.hidden = true;
+    this.index = null;
+    this.cursor?.replaceChildren();
+  }
+
+  read(index) {
+    this.index = index;
+    const at = this.at[index], x = this.x(at);
+    const found = this.visible().flatMap((line) => {
+      const i = line.x.findLastIndex((value) => value <= at);
+      return i < 0 || at > line.x.at(-1) ? [] : [{ line, i }];
+    }).sort((a, b) => b.line.y[b.i] - a.line.y[a.i]);
+    this.cursor.replaceChildren(svg("line", { class: "cursor", x1: x, x2: x, y1: this.top, y2: this.bottom }),
+      ...found.map(({ line, i }) => svg("circle", { cx: x, cy: this.y(line.y[i]), r: 4, fill: "var(--card)", "stroke-width": 2, ...this.style(line), "stroke-dasharray": "" })));
+    const rows = found.map(({ line, i }) => html("tr", {},
+      html("td", {}, swatch(this.state.slots[line.method], line.dashed)), html("td", {}, this.caption(line)), html("td", {}, html("b", {}, precise(line.y[i]))),
+      html("td", { class: "soft" }, line.low[i] === null ? "" : `${precise(line.low[i])} to ${precise(line.high[i])}`),
+      html("td", { class: "soft" }, line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
+    this.tip.replaceChildren(html("strong", {}, `${this.panel.x} ${at.toLocaleString("en-US")}`), html("table", {}, html("tbody", {}, rows)));
+    this.tip.hidden = false;
+    const wide = this.tip.offsetWidth;
+    const beside = x + 14 + wide <= this.width ? x + 14 : x - 14 - wide;
+    this.tip.style.left = `${Math.max(Math.min(0, this.width - wide), Math.min(beside, this.width - wide))}px`;
+    this.tip.style.top = `${this.top + 4}px`;
+  }
+}
+
+function swatch(slot, dashed = false) {
+  const { colour, dash } = look(slot);
+  return svg("svg", { width: 24, height: 10, "aria-hidden": true },
+    svg("line", { x1: 1, x2: 23, y1: 5, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": dashed ? "4 4" : dash }));
+}

@@ -1,0 +1,136 @@
+"""Which runs are repetitions of one another, and what to call them.
+
+Runs belong together when everything that matters to learning is the same: they differ in the seed, in which maze was
+drawn, or in where and how often things were written down. A method is named after its algorithm, and after the settings
+in which it differs from other uses of that algorithm on the same environment.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ebu.config import Config, flat
+from ebu.errors import UserError
+from ebu.presets import configure
+from ebu.report.rows import Run
+
+# Settings that do not change what is learned, or that only choose which repetition it is.
+SEEDS = {"seed", "maze_seed"}
+BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "log_every", "eval_every", "checkpoint_every"} | SEEDS
+SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "learning_rate": "learning rate"}
+
+COLOURS = 6  # of the style sheet; each comes in three dashes
+PREFERRED = ("ebu", "dqn", "adaptive-ebu", "n-step", "retrace", "per", "optimality-tightening", "peng", "watkins")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The repetitions of one method on one environment."""
+
+    env: str  # as shown
+    method: str  # as shown
+    runs: tuple[Run, ...]
+
+    @property
+    def algo(self) -> str:
+        return self.runs[0].algo
+
+    def counted(self) -> tuple[Run, ...]:
+        """The runs that scores are taken from: the finished ones, or while there are none those still going."""
+        finished = tuple(run for run in self.runs if run.state == "finished")
+        return finished or tuple(run for run in self.runs if run.state == "unfinished")
+
+
+def group(runs: Iterable[Run]) -> list[Group]:
+    """Groups by environment, then by method, in the order of PREFERRED."""
+    by_env: dict[tuple[str, tuple[str, ...]], dict[tuple[str, str], list[Run]]] = {}
+    for run in runs:
+        by_env.setdefault(_world(run), {}).setdefault((run.algo, _identity(run)), []).append(run)
+    names = _env_names(list(by_env))
+    groups = []
+    for world, methods in by_env.items():
+        labels = _method_names({key: repetitions[0] for key, repetitions in methods.items()})
+        for key in sorted(methods, key=lambda key: (rank(key[0]), labels[key])):
+            repetitions = sorted(methods[key], key=lambda run: (run.seed, str(run.path)))
+            groups.append(Group(names[world], labels[key], tuple(repetitions)))
+    return groups
+
+
+def rank(algo: str) -> int:
+    return PREFERRED.index(algo) if algo in PREFERRED else len(PREFERRED)
+
+
+def slots(groups: Sequence[Group]) -> dict[str, int]:
+    """A colour and dash for every method: the same algorithm looks the same on every page, as far as it can."""
+    taken: dict[str, int] = {}
+    for member in groups:
+        wanted = rank(member.algo)
+        if member.method not in taken:
+            taken[member.method] = next(slot for slot in range(wanted, wanted + 1000) if slot not in taken.values())
+    return taken
+
+
+def differing(runs: Sequence[Run], leave_out: Iterable[str] = ()) -> list[str]:
+    """The settings that are not the same in all of these runs."""
+    names = {name: None for run in runs for name in run.settings if name not in set(leave_out)}
+    return [name for name in names if len({_text(run.settings.get(name)) for run in runs}) > 1]
+
+
+def command(run: Run) -> str:
+    """The `ebu train` command that gives this run again: its preset and whatever differs from it."""
+    preset = str(run.settings.get("preset", "quick"))
+    words = ["ebu", "train", "--algo", run.algo, "--env", run.env, "--preset", preset]
+    try:
+        usual = flat(configure(run.algo, run.env, preset))
+    except UserError:  # a preset or an environment this version does not know
+        usual = flat(Config())
+    for name, value in run.settings.items():
+        if name in ("algo", "env", "preset") or _text(usual.get(name)) == _text(value):
+            continue
+        words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list | tuple) else [value])]
+    return shlex.join(words)
+
+
+def _world(run: Run) -> tuple[str, tuple[str, ...]]:
+    return run.env, tuple(sorted(pair for pair in run.env_args if pair.partition("=")[0] not in SEEDS))
+
+
+def _identity(run: Run) -> str:
+    return _text({name: value for name, value in sorted(run.settings.items()) if name not in BESIDES})
+
+
+def _env_names(worlds: Sequence[tuple[str, tuple[str, ...]]]) -> dict[tuple[str, tuple[str, ...]], str]:
+    """The environment's id, and those of its arguments that tell it from others of the same id."""
+    names = {}
+    for world in worlds:
+        rivals = [set(arguments) for env, arguments in worlds if env == world[0]]
+        own = [pair for pair in world[1] if not all(pair in arguments for arguments in rivals)]
+        names[world] = ", ".join([world[0], *own])
+    return names
+
+
+def _method_names(methods: dict[tuple[str, str], Run]) -> dict[tuple[str, str], str]:
+    names: dict[tuple[str, str], str] = {}
+    for key, run in methods.items():
+        rivals = [other for (algo, _), other in methods.items() if algo == key[0]]
+        telling = differing(rivals, BESIDES)
+        parts = [f"{SYMBOLS.get(name, name)}={_short(run.settings.get(name))}" for name in telling]
+        label = " ".join([run.algo, *parts[:3]])
+        number = sum(name == label or name.startswith(f"{label} #") for name in names.values())
+        names[key] = f"{label} #{number + 1}" if number else label
+    return names
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "(" + ", ".join(map(_short, value)) + ")"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _text(value: Any) -> str:
+    """Equal for equal settings, whether they come from a file or from the code (a tuple is a list there)."""
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,103 @@
+import pytest
+
+import ebu
+from ebu.algorithms import ALGORITHMS, composition
+from ebu.api import AGENTS
+from ebu.presets import configure
+
+QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,)}
+
+
+def test_every_algorithm_has_its_agent_and_its_page():
+    import pathlib
+
+    assert list(AGENTS) == list(ALGORITHMS)
+    pages = pathlib.Path(__file__).parent.parent / "docs" / "algorithms"
+    for name in ALGORITHMS:
+        assert (pages / f"{name}.md").is_file(), f"docs/algorithms/{name}.md is missing"
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("options", [{}, {"dueling": True}, {"tau": 0.1}, {"learning_rate_schedule": "linear"}], ids=str)
+def test_every_method_takes_every_option(name, options):
+    agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(260)
+    assert agent.loop.updates > 0
+    assert ebu.evaluate(agent, episodes=1).mean > 0
+
+
+@pytest.mark.parametrize("name", list(ALGORITHMS))
+def test_double_q_is_taken_or_refused_with_the_list_of_takers(name):
+    if ALGORITHMS[name].takes_double_q:
+        assert AGENTS[name]("CartPole-v1", double_q=True, **QUICK).learn(200).loop.updates > 0
+    else:
+        with pytest.raises(ebu.UserError, match="double_q has no place"):
+            AGENTS[name]("CartPole-v1", double_q=True, **QUICK)
+
+
+def test_double_q_changes_what_is_learned():
+    plain = ebu.EBU("CartPole-v1", **QUICK).learn(400)
+    double = ebu.EBU("CartPole-v1", double_q=True, **QUICK).learn(400)
+    assert not (plain.loop.learner.online.parameters == double.loop.learner.online.parameters).all()
+
+
+@pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "n-step"])
+def test_methods_on_whole_episodes_and_steps_run_on_images_with_stacks(name):
+    agent = AGENTS[name](
+        "maze",
+        env_args=("size=3", "wall_density=0.0"),
+        network="minatar",
+        stack=2,
+        betas=(0.0, 1.0),
+        learning_starts=50,
+        batch_size=8,
+        eval_every=0,
+    ).learn(120)
+    assert agent.loop.updates > 0
+
+
+@pytest.mark.parametrize(
+    ("algo", "settings", "words"),
+    [
+        ("ebu", {"beta": 1.5}, "beta must be between 0 and 1"),
+        ("ebu", {"beta": float("nan")}, "beta must be between 0 and 1"),
+        ("adaptive-ebu", {"betas": ()}, "betas must be one or more numbers"),
+        ("adaptive-ebu", {"betas": (0.5, 2.0)}, "betas must be one or more numbers"),
+        ("retrace", {"trace_lambda": -0.1}, "trace_lambda must be between 0 and 1"),
+        ("n-step", {"n_steps": 0}, "n_steps must be a whole number of at least 1"),
+        ("n-step", {"n_steps": "game"}, "n_steps must be"),
+        ("per", {"buffer_size": 16, "batch_size": 32}, "buffer_size .16. must hold at least one minibatch"),
+        ("ebu", {"buffer_size": 0}, "buffer_size must be a whole number of at least 1"),
+        ("optimality-tightening", {"tightening_neighbours": 0}, "tightening_neighbours must be"),
+    ],
+)
+def test_impossible_settings_are_refused_before_training_in_one_line(algo, settings, words):
+    with pytest.raises(ebu.UserError, match=words) as caught:
+        AGENTS[algo]("CartPole-v1", **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_prioritised_replay_scales_the_step_size_once():
+    config = configure("per", "CartPole-v1", learning_rate=1e-3, priority_lr_scale=0.25)
+    assert composition(config)["config"].learner.learning_rate == pytest.approx(2.5e-4)
+    assert config.learner.learning_rate == 1e-3
+
+
+def test_prioritised_replay_learns_its_priorities_from_the_errors():
+    agent = ebu.PrioritizedDQN("CartPole-v1", **QUICK).learn(400)
+    heap = agent.loop.sampler._heap
+    assert len(heap) > 0
+    assert len(set(heap.state_dict()["priorities"].tolist())) > 10
+
+
+def test_retrace_records_the_probability_of_each_action():
+    agent = ebu.Retrace("CartPole-v1", exploration_initial_eps=0.4, exploration_final_eps=0.4, **QUICK).learn(200)
+    memory = agent.loop.memory
+    behaviour = memory.read(*memory_pieces(memory)).behaviour
+    assert {round(p, 5) for p in behaviour.tolist()} == {0.2, 0.8}
+
+
+def memory_pieces(memory):
+    import numpy as np
+
+    episodes = np.arange(memory.first_episode, memory.end_episode)
+    return episodes, np.zeros_like(episodes), memory.lengths(episodes)

@@ -1,0 +1,217 @@
+"""Imports point one way. This reads them from the source and fails on the first that does not."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ebu
+
+ROOT = Path(ebu.__file__).parent
+
+# Lowest first: a module may import its own unit and any layer below. Units on one line do not know each other, except as
+# LEANS_ON says. The longest prefix decides, so that ebu.agent.networks is not ebu.agent.
+LAYERS: list[set[str]] = [
+    {"ebu.errors"},
+    {"ebu.types", "ebu.seeding"},
+    {"ebu.config"},
+    {"ebu.targets", "ebu.memory", "ebu.envs", "ebu.agent.networks"},
+    {"ebu.presets"},
+    {"ebu.theory", "ebu.report"},
+    {"ebu.agent"},
+    {"ebu.training"},
+    {"ebu.algorithms"},
+    {"ebu.api"},
+    {"ebu.experiments"},
+    {"ebu.commands"},
+    {"ebu.cli"},
+]
+LEANS_ON = {
+    "ebu.agent.networks": {"ebu.envs"},  # a network is built from the description of an observation
+}
+# Stricter than their layer: these import nothing of ours but what is listed.
+ONLY = {
+    "ebu.errors": set(),
+    "ebu.types": set(),
+    "ebu.seeding": set(),
+    "ebu.config": {"ebu.errors"},
+    "ebu.targets": {"ebu.types"},
+    "ebu.memory": {"ebu.types"},
+    "ebu.envs": {"ebu.types", "ebu.errors"},
+    "ebu.presets": {"ebu.config", "ebu.envs", "ebu.errors"},
+    "ebu.report": {"ebu.errors", "ebu.config", "ebu.envs", "ebu.presets"},
+}
+# Modules from outside that have no business there, not even inside a function.
+FOREIGN = {
+    "ebu.report": {"torch"},
+    "ebu.envs": {"torch"},
+    "ebu.config": {"torch", "gymnasium", "numpy"},
+    "ebu.targets": {"numpy", "gymnasium"},
+    "ebu.memory": {"torch", "gymnasium"},
+    "ebu": {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"},
+}
+TESTS = {"pytest", "hypothesis", "stable_baselines3"}  # what only the tests and benchmarks install
+
+
+def module_name(path):
+    parts = ["ebu", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imports(path):
+    """(line, module) of every import in a file, those inside functions and of names that are modules included."""
+    package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            for alias in node.names:
+                name = f"{base}.{alias.name}"
+                found.append((node.lineno, name if name in MODULES else base))
+    return found
+
+
+def unit(module):
+    """The layered name a module belongs to, or None for the package itself and for strangers."""
+    names = [name for layer in LAYERS for name in layer if module == name or module.startswith(name + ".")]
+    return max(names, key=len, default=None)
+
+
+def level(name):
+    return next(i for i, layer in enumerate(LAYERS) if name in layer)
+
+
+OURS = [
+    (module, line, unit(target), target)
+    for module, path in MODULES.items()
+    for line, target in imports(path)
+    if target.split(".")[0] == "ebu" and module != "ebu"
+]
+
+
+def test_every_module_has_its_place_in_the_layers():
+    assert [module for module in MODULES if module != "ebu" and unit(module) is None] == []
+
+
+def test_every_layer_exists():
+    for layer in LAYERS:
+        for name in layer:
+            assert any(module == name or module.startswith(name + ".") for module in MODULES), name
+
+
+def test_imports_point_downwards():
+    wrong = []
+    for module, line, target, name in OURS:
+        if name in ("ebu", "ebu.__version__"):
+            continue  # the package's version, read by the command line
+        own = unit(module)
+        sideways = own != target and level(own) == level(target) and target not in LEANS_ON.get(own, ())
+        if level(target) > level(own) or sideways:
+            wrong.append(f"{module}:{line} imports {name}: {own} must not know {target}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ONLY)
+def test_the_lower_layers_import_only_what_they_may(name):
+    wrong = [
+        f"{module}:{line} imports {target_name}"
+        for module, line, target, target_name in OURS
+        if unit(module) == name and target != name and target not in ONLY[name]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_no_stranger_where_it_has_no_business(name):
+    wrong = [
+        f"{module}:{line} imports {target}"
+        for module, path in MODULES.items()
+        for line, target in imports(path)
+        if (module == name or module.startswith(name + ".")) and target.split(".")[0] in FOREIGN[name]
+    ]
+    assert wrong == []
+
+
+def test_nothing_imports_what_only_tests_install():
+    found = {target.split(".")[0] for path in MODULES.values() for _, target in imports(path)}
+    assert found & (TESTS | {"tests", "bench"}) == set()
+
+
+def test_no_module_imports_itself_in_a_circle():
+    graph = {module: {t for m, _, _, t in OURS if m == module and t in MODULES} for module in MODULES}
+    done, open_path = set(), []
+
+    def visit(module):
+        assert module not in open_path, " → ".join([*open_path, module])
+        if module not in done:
+            open_path.append(module)
+            for target in graph[module]:
+                visit(target)
+            open_path.pop()
+            done.add(module)
+
+    for module in graph:
+        visit(module)
+
+
+def test_no_pickle_in_any_form():
+    """Neither by import nor through PyTorch or NumPy, whose own formats are pickles."""
+    for path in MODULES.values():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                assert called not in ("torch.save", "torch.load", "np.save", "numpy.save", "eval", "exec"), (
+                    f"{path}:{node.lineno} calls {called}"
+                )
+                assert not any(k.arg == "allow_pickle" and ast.unparse(k.value) != "False" for k in node.keywords), path
+
+
+def test_the_package_the_maze_the_help_and_the_report_do_not_wait_for_pytorch():
+    program = """
+import importlib, pkgutil, sys, gymnasium, ebu, ebu.report
+from ebu.cli import main
+main(["--help"])
+gymnasium.make("ebu/MNISTMaze-v0").reset(seed=0)
+assert {"torch", "matplotlib"}.isdisjoint(sys.modules), "the package itself"
+for module in pkgutil.iter_modules(ebu.report.__path__):
+    importlib.import_module(f"ebu.report.{module.name}")
+slow = {"torch", "tensorboard"} & set(sys.modules)
+sys.exit(f"imported {slow}" if slow else 0)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_reader_of_imports_sees_all_forms(tmp_path, monkeypatch):
+    """The test above is worth what its reader is worth."""
+    package = tmp_path / "ebu"
+    (package / "targets").mkdir(parents=True)
+    (package / "targets" / "deep.py").write_text(
+        "import ebu.api\nfrom ebu import memory\nfrom ebu.memory import ring\nfrom . import scan\n"
+        "from ..agent.actor import Policy\ndef f():\n    import torch.nn as nn\n    from pickle import loads\n"
+    )
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", package)
+    targets = [target for _, target in imports(package / "targets" / "deep.py")]
+    assert targets == [
+        "ebu.api",
+        "ebu.memory",
+        "ebu.memory.ring",
+        "ebu.targets.scan",
+        "ebu.agent.actor",
+        "torch.nn",
+        "pickle",
+    ]

@@ -1,0 +1,125 @@
+"""Every preset builds, is possible, and says what the paper says."""
+
+from __future__ import annotations
+
+import pytest
+
+from ebu.algorithms import ALGORITHMS, composition
+from ebu.api import AGENTS
+from ebu.config import check, environment_arguments, field_names, flat
+from ebu.envs.make import family, make_environment
+from ebu.envs.spaces import count_actions, describe
+from ebu.errors import UserError
+from ebu.presets import PRESETS, configure, preset_names
+
+REPRESENTATIVES = {
+    "maze": "maze",
+    "minatar": "MinAtar/Breakout-v1",
+    "minigrid": "MiniGrid-Empty-5x5-v0",
+    "atari": "ALE/Breakout-v5",
+    "other": "CartPole-v1",
+}
+ALL = [(kind, name) for kind, presets in PRESETS.items() for name in presets]
+
+
+def test_every_family_has_presets_and_quick_among_them():
+    assert PRESETS.keys() == REPRESENTATIVES.keys()
+    assert {kind: family(env) for kind, env in REPRESENTATIVES.items()} == {kind: kind for kind in PRESETS}
+    assert all("quick" in presets for presets in PRESETS.values())
+
+
+@pytest.mark.parametrize(("kind", "preset"), ALL)
+def test_a_preset_names_settings_that_exist_and_are_possible(kind, preset):
+    assert PRESETS[kind][preset].keys() <= field_names().keys()
+    for algo in ALGORITHMS:
+        config = configure(algo, REPRESENTATIVES[kind], preset)
+        check(config)
+        assert (config.algo, config.preset, config.environment.env) == (algo, preset, REPRESENTATIVES[kind])
+        composition(config)
+
+
+@pytest.mark.parametrize(("kind", "preset"), ALL)
+def test_a_preset_builds_an_agent_that_knows_what_to_do(kind, preset):
+    """Environment, network and memory, with the environment arguments the preset gives."""
+    if kind == "atari":
+        pytest.importorskip("ale_py")
+    agent = AGENTS["ebu"](REPRESENTATIVES[kind], preset)
+    observation, _ = agent.env.reset(seed=0)
+    action, _ = agent.predict(observation)
+    assert 0 <= action < count_actions(agent.env.action_space)
+    assert agent.loop.memory.frame_shape == describe(agent.env.observation_space).spec.shape
+
+
+def test_the_maze_of_the_paper_is_appendix_d():
+    config = configure("ebu", "maze", "paper")
+    values = flat(config)
+    assert environment_arguments(config.environment.env_args)["redraw_digits"] is True
+    expected = {
+        "steps": 200_000,
+        "gamma": 0.9,
+        "beta": 1.0,
+        "n_steps": "episode",
+        "truncation_is_terminal": True,
+        "train_freq": 50,
+        "batch_size": 350,
+        "buffer_size": 30_000,
+        "optimizer": "rmsprop",
+        "learning_rate": 1e-3,
+        "loss": "mse",
+        "target_update_interval": 2_000,
+        "exploration_schedule": "quadratic",
+        "exploration_initial_eps": 1.0,
+        "exploration_final_eps": 0.0,
+        "reward_clip": 0.0,
+        "whole_episode": False,
+    }
+    assert {name: values[name] for name in expected} == expected
+    maze = make_environment("maze", environment_arguments(config.environment.env_args)).unwrapped
+    assert (maze.maze.size, maze.cap, maze.slip, maze.redraw_digits) == (10, 1000, 0.0, True)
+
+
+def test_atari_of_the_paper_is_nature_dqn_with_beta_a_half():
+    values = flat(configure("ebu", "ALE/Breakout-v5", "paper"))
+    expected = {
+        "steps": 2_500_000,
+        "stack": 4,
+        "buffer_size": 1_000_000,
+        "gamma": 0.99,
+        "beta": 0.5,
+        "reward_clip": 1.0,
+        "learning_starts": 50_000,
+        "train_freq": 4,
+        "batch_size": 32,
+        "optimizer": "deepmind-rmsprop",
+        "optimizer_decay": 0.95,
+        "optimizer_eps": 0.01,
+        "learning_rate": 2.5e-4,
+        "loss": "huber-sum",
+        "target_update_interval": 10_000,
+        "tau": 1.0,
+        "exploration_schedule": "delayed-linear",
+        "exploration_final_eps": 0.1,
+        "eval_every": 62_500,
+        "eval_episodes": 30,
+        "eval_epsilon": 0.05,
+    }
+    assert {name: values[name] for name in expected} == expected
+
+
+def test_settings_given_stand_above_the_preset():
+    assert configure("ebu", "maze", "paper", batch_size=7, gamma=0.5).learner.batch_size == 7
+
+
+def test_an_unknown_preset_lists_those_of_the_environment():
+    with pytest.raises(UserError, match="there is no preset 'fast' for maze; choose from quick, paper"):
+        configure("ebu", "maze", "fast")
+    with pytest.raises(UserError, match="there is no preset 'paper' for CartPole-v1; choose from quick"):
+        configure("ebu", "CartPole-v1", "paper")
+    assert preset_names("maze") == ["quick", "paper"]
+
+
+def test_one_argument_of_the_maze_leaves_the_preset_s_others_in_place():
+    """`ebu train --env-args maze_seed=3` asks for another maze, not for digits redrawn at every look."""
+    config = configure("ebu", "maze", "quick", env_args=("maze_seed=3",))
+    arguments = environment_arguments(config.environment.env_args)
+    assert arguments == {"redraw_digits": False, "wall_density": 0.3, "maze_seed": 3}

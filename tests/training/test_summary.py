@@ -1,0 +1,84 @@
+"""How a run ended, told from its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ebu.config import Config, override
+from ebu.training.events import Evaluated, Trained
+from ebu.training.runs import Recorder, RunFolder
+from ebu.training.summary import draw_curve, sparkline, summarise
+from ebu.types import Evaluation
+
+
+def finished(path, events):
+    folder = RunFolder.create(path, override(Config(), env="CartPole-v1", seed=3))
+    with Recorder(folder, tensorboard=False) as recorder:
+        for event in events:
+            recorder(event)
+    return folder
+
+
+def score(step, *returns, relative=()):
+    return Evaluated(step, Evaluation(returns, tuple(10 for _ in returns), 0.0, 0.0, relative))
+
+
+def test_the_facts_of_a_run(tmp_path):
+    folder = finished(tmp_path, [Trained(100, {"ep_rew_mean": 1.0}), score(100, 5.0, 7.0), score(200, 2.0)])
+    assert summarise(folder) == {
+        "algo": "ebu",
+        "env": "CartPole-v1",
+        "seed": 3,
+        "steps": 200,
+        "final_mean_reward": 2.0,
+        "best_mean_reward": 6.0,
+    }
+
+
+def test_a_maze_s_two_lengths(tmp_path):
+    rows = [
+        Trained(100, {"relative_length": 9.0}),
+        score(100, 1.0, relative=(4.0,)),
+        Trained(200, {"relative_length": 3.0}),
+        score(200, 1.0, 1.0, relative=(1.0, 2.0)),
+    ]
+    summary = summarise(finished(tmp_path, rows))
+    assert (summary["greedy_relative_length"], summary["training_relative_length"]) == (1.5, 3.0)
+
+
+def test_a_run_without_rows_has_a_summary_too(tmp_path):
+    assert summarise(finished(tmp_path, []))["steps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([0.0, 1.0], "▁█"),
+        ([3.0, 3.0, 3.0], "▄▄▄"),
+        ([5.0], "▄"),
+        ([0, 1, 2, 3, 4, 5, 6, 7], "▁▂▃▄▅▆▇█"),
+        ([1.0, -1.0], "█▁"),
+    ],
+)
+def test_a_curve_in_one_line_of_text(values, line):
+    assert sparkline(values) == line
+
+
+def test_a_long_curve_keeps_its_ends_in_the_width_given():
+    line = sparkline(list(np.linspace(0, 1, 500)), width=20)
+    assert len(line) == 20 and line[0] == "▁" and line[-1] == "█"
+
+
+@pytest.mark.parametrize(
+    "events", [[], [score(100, 1.0)], [Trained(100, {"ep_rew_mean": 1.0}), score(100, 5.0), score(200, 9.0)]]
+)
+def test_the_curve_as_a_picture(tmp_path, events):
+    folder = finished(tmp_path, events)
+    draw_curve(folder, folder.curve)
+    with Image.open(folder.curve) as picture:
+        pixels = np.asarray(picture.convert("RGB"))
+    assert pixels.shape[0] > 300 and pixels.shape[1] > 500
+    blue = (pixels[..., 2].astype(int) - pixels[..., 0] > 100).sum()
+    assert (blue > 20) == any(isinstance(event, Evaluated) for event in events)
