@@ -34,7 +34,7 @@ def run() -> list[dict[str, Any]]:
     for network, (settings, limits, updates) in CASES.items():
         agents = {name: filled_agent(name, settings) for name in ("dqn", *limits)}
         seconds = interleave(
-            {name: lambda a=agent: learn(a, updates) for name, agent in agents.items()},  # type: ignore[misc]
+            {name: lambda a=agent, n=updates: learn(a, n) for name, agent in agents.items()},  # type: ignore[misc]
             turns=5,
         )
         for name, limit in limits.items():

@@ -228,6 +228,8 @@ def to_json(config: Config) -> str:
 
 def from_json(text: str) -> Config:
     settings = json.loads(text)
+    if not isinstance(settings, dict):
+        raise ValueError("settings are a JSON object of names and values")
     return override(Config(), **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
 
 

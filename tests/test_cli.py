@@ -61,7 +61,8 @@ def test_a_run_folder_holds_everything(cartpole):
         assert picture.size[0] > 500
 
 
-def test_training_says_what_it_did(tmp_path, capsys):
+def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     assert ebu_(CARTPOLE, "--run", tmp_path / "run", "--algo", "dqn", "--seed", 4) == 0
     shown = capsys.readouterr()
     assert "dqn on CartPole-v1" in shown.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,8 @@ import ebu
 
 ROOT = Path(ebu.__file__).parent
 
-# Lowest first: a module may import its own unit and any layer below. Units on one line do not know each other, except as
-# LEANS_ON says. The longest prefix decides, so that ebu.agent.networks is not ebu.agent.
+# Lowest first: a module may import its own unit and any layer below. Units on one line do not know each other, except
+# as LEANS_ON says. The longest prefix decides, so that ebu.agent.networks is not ebu.agent.
 LAYERS: list[set[str]] = [
     {"ebu.errors"},
     {"ebu.types", "ebu.seeding"},
@@ -65,12 +66,17 @@ def module_name(path):
 MODULES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
 
 
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports(path):
     """(line, module) of every import in a file, those inside functions and of names that are modules included."""
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     found = []
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -170,8 +176,7 @@ def test_no_module_imports_itself_in_a_circle():
 def test_no_pickle_in_any_form():
     """Neither by import nor through PyTorch or NumPy, whose own formats are pickles."""
     for path in MODULES.values():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("torch.save", "torch.load", "np.save", "numpy.save", "eval", "exec"), (

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
 from ebu.agent.stacked_mlp import stacked
-from ebu.config import Config, from_json, to_json
+from ebu.config import Config, check, flat, from_json
 from ebu.envs.spaces import ObservationSpec
-from ebu.errors import UserError
+from ebu.errors import RunFailure, UserError
 
 FORMAT = "ebu-policy-1"
 
@@ -39,18 +39,21 @@ class SavedPolicy:
 
 
 def save_policy(path: Path, policy: SavedPolicy) -> None:
-    """Written aside and renamed, so that a crash leaves the old file or the new one."""
+    """Written aside and renamed, so that a crash leaves the old file or the new one. The same policy is the same bytes."""
     header = {
-        "format": FORMAT,
-        "config": to_json(policy.config),
-        "observation": json.dumps(asdict(policy.observation)),
-        "actions": str(policy.actions),
-        "stack": str(policy.stack),
+        "config": flat(policy.config),
+        "observation": asdict(policy.observation),
+        "actions": policy.actions,
+        "stack": policy.stack,
     }
     tensors = {name: view.contiguous().cpu() for name, view in policy.tensors.items()}
     aside = path.with_name(path.name + ".part")
-    save_file(tensors, aside, metadata=header)
-    aside.replace(path)
+    try:
+        aside.write_bytes(save(tensors, metadata={FORMAT: json.dumps(header)}))
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RunFailure(f"cannot write {path}: {error.strerror}") from error
 
 
 def load_policy(path: Path) -> SavedPolicy:
@@ -59,17 +62,16 @@ def load_policy(path: Path) -> SavedPolicy:
         raise UserError(f"there is no file {path}")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            header = file.metadata() or {}
+            texts = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        if header.get("format") != FORMAT:
+        if FORMAT not in texts:
             raise UserError(f"{path} is not a policy saved by ebu")
-        config = from_json(header["config"])
-        fields: dict[str, Any] = json.loads(header["observation"])
-        tuples: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
-        spec = ObservationSpec(**tuples)
-        actions, stack = int(header["actions"]), int(header["stack"])
-        policy = SavedPolicy(config, spec, actions, stack, tensors)
+        header = json.loads(texts[FORMAT])
+        config = from_json(json.dumps(header["config"]))
+        check(config)
+        fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["observation"].items()}
+        policy = SavedPolicy(config, ObservationSpec(**fields), int(header["actions"]), int(header["stack"]), tensors)
         policy.place(torch.device("cpu"))  # refuses weights that do not fit
-    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise UserError(f"{path} is damaged or was not saved by ebu: {' '.join(str(error).split())}") from error
     return policy

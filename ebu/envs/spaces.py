@@ -93,7 +93,7 @@ def _box(space: spaces.Box) -> Observations:
         channels, height, width = (shape[2], *shape[:2]) if channels_last else shape
         spec = ObservationSpec("image", (channels, height, width), _stored(space), scale=_scale(space))
         if channels_last:
-            return Observations(spec, lambda x: np.ascontiguousarray(np.asarray(x, spec.dtype).transpose(2, 0, 1)))
+            return Observations(spec, lambda x: np.array(np.transpose(x, (2, 0, 1)), spec.dtype, order="C"))
         return Observations(spec, lambda x: np.array(x, spec.dtype))
     if len(shape) == 2 and (space.dtype == np.uint8 or min(shape) >= 2 * SMALLEST_IMAGE):
         spec = ObservationSpec("image", (1, *shape), _stored(space), scale=_scale(space))
@@ -120,5 +120,5 @@ def _flattened(space: spaces.Dict | spaces.Tuple) -> Observations:
         )
     size = spaces.flatdim(space)
     return Observations(
-        ObservationSpec("vector", (size,), "float32"), lambda x: np.asarray(spaces.flatten(space, x), np.float32)
+        ObservationSpec("vector", (size,), "float32"), lambda x: np.array(spaces.flatten(space, x), np.float32)
     )

@@ -95,14 +95,10 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
         remark += " (overestimates)" if any(row["largest_overestimation"] for row in mine) else ""
         together.setdefault(tuple(row["episodes_until_optimal"] for row in mine), []).append(method + remark)
     lengths = sorted({row["n"] for row in rows})
-    for (counts, methods), (colour, y, x) in zip(
-        together.items(), ((plots.BLUE, 0.04, 0.97), (plots.VERMILION, 0.97, 0.04))
-    ):
+    for (counts, methods), (colour, y, x) in zip(together.items(), ((plots.BLUE, 0.04, 0.97), (plots.VERMILION, 0.97, 0.04))):
         left.plot(lengths, np.array(counts, dtype=float), "o-", ms=5, lw=2, color=colour)
         inside: dict[str, Any] = {"ha": "right", "va": "bottom"} if x > 0.5 else {"ha": "left", "va": "top"}
-        left.text(
-            x, y, "\n".join(methods), transform=left.transAxes, fontsize=9, color=colour, linespacing=1.35, **inside
-        )
+        left.text(x, y, "\n".join(methods), transform=left.transAxes, fontsize=9, color=colour, linespacing=1.35, **inside)
     left.set_xlabel("n, episodes in memory")
     left.set_ylabel("episodes until the greedy policy is optimal")
     left.set_ylim(-12, None)

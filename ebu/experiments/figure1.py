@@ -70,8 +70,7 @@ def _single_steps() -> list[Any]:
     """Transitions t1 … t5 of the stored episode, as episodes of one step."""
     whole = figure1_episode()
     return [
-        episode(whole.observations[t : t + 2], whole.actions[t : t + 1], whole.rewards[t : t + 1], t == 4)
-        for t in range(5)
+        episode(whole.observations[t : t + 2], whole.actions[t : t + 1], whole.rewards[t : t + 1], t == 4) for t in range(5)
     ]
 
 
@@ -165,9 +164,7 @@ def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:
         (0, 1, -0.25, "⑤", 0.98), (1, 2, -0.25, "② ④", 0.98), (2, 1, -0.25, "③", 0.02), (2, 3, -0.25, "①  r = 1", 0.98),
     ]  # fmt: skip
     for a, b, bend, label, y in arcs:
-        ax.add_patch(
-            FancyArrowPatch((xs[a], 0.5), (xs[b], 0.5), connectionstyle=f"arc3,rad={bend}", color=plots.INK, **arrow)
-        )
+        ax.add_patch(FancyArrowPatch((xs[a], 0.5), (xs[b], 0.5), connectionstyle=f"arc3,rad={bend}", color=plots.INK, **arrow))
         ax.text((xs[a] + xs[b]) / 2, y, label, ha="center", va="center", fontsize=9.5, color=plots.INK)
     for i, x in enumerate(xs):
         ax.add_patch(Circle((x, 0.5), 0.28, fc="#EAF2F8" if i < 3 else "#FCE5DA", ec=plots.INK, lw=1.2, zorder=3))
@@ -179,9 +176,7 @@ def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:
         label = "from the end" if name == "backward" else "uniform draws (one seed)"
         ax.text(left + 0.55, -0.5, label, fontsize=9.5, color=colour, fontweight="bold")
         for s in range(3):
-            ax.text(
-                left + 0.9 + 0.75 * s, -0.9, f"$Q(s_{s + 1},\\rightarrow)$", ha="center", fontsize=8.5, color=plots.INK
-            )
+            ax.text(left + 0.9 + 0.75 * s, -0.9, f"$Q(s_{s + 1},\\rightarrow)$", ha="center", fontsize=8.5, color=plots.INK)
         for row in values:
             y = -1.0 - 0.5 * row["update"]
             ax.text(left + 0.3, y, row[drawn], ha="center", va="center", fontsize=9, color=plots.GREY)

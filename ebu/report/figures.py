@@ -21,6 +21,10 @@ from ebu.report.statistics import Statistic, best_so_far, interval, mean, value_
 
 MAX_POINTS = 120  # of one curve: more than a screen resolves
 RESAMPLES = 1_000
+PUBLISHED = {
+    "adaptive_ebu_10M": "The paper's Figure 4: adaptive EBU against DQN (10M frames)",
+    "ebu_0.5_10M": "The paper's EBU, β = 0.5, against its DQN (10M frames)",
+}
 Points = Sequence[tuple[float, float]]  # (step, value)
 
 
@@ -163,7 +167,7 @@ def relative_lengths(groups: Sequence[Group]) -> Panel | None:
     charts = [_chart(env, members, views, median_of_runs) for env, members in by_env(groups)]
     words = {key: words for key, (words, _) in views.items()}
     marks = [(1.0, "shortest path")]
-    return _panel("lengths", "agent steps", "length / shortest path", words, charts, marks=marks, log=True)
+    return _panel("lengths", "agent steps", "path / shortest", words, charts, marks=marks, log=True)
 
 
 def overestimation(groups: Sequence[Group]) -> Panel | None:
@@ -288,8 +292,8 @@ def game_bars(ours: Mapping[str, Mapping[str, float]], paper: bool) -> dict[str,
             views[f"{method} against our dqn"] = _bars({game: raw[game] for game in own}, own)
         views[f"{method} against the paper's DQN (10M frames)"] = _bars(raw, {game: published[game] for game in raw})
     if paper:
-        for column, words in {"ebu_0.5_10M": "EBU, β = 0.5", "adaptive_ebu_10M": "Adaptive EBU"}.items():
-            views[f"The paper's {words} against its DQN (10M frames, Figure 4)"] = _bars(paper_scores(column), published)
+        for column, words in PUBLISHED.items():
+            views[words] = _bars(paper_scores(column), published)
     return {"id": "games", "views": views} if views else None
 
 

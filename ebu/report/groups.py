@@ -23,7 +23,8 @@ SEEDS = {"seed", "maze_seed"}
 BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "log_every", "eval_every", "checkpoint_every"} | SEEDS
 SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "learning_rate": "learning rate"}
 
-COLOURS = 6  # of the style sheet; each comes in three dashes
+COLOURS = 6  # of the style sheet
+DASHES = ("", "7 4", "2 4")  # each colour comes in three; chart.js knows the same
 PREFERRED = ("ebu", "dqn", "adaptive-ebu", "n-step", "retrace", "per", "optimality-tightening", "peng", "watkins")
 
 

@@ -33,6 +33,7 @@ def scan_max_affine(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
 
     (c₁, e₁, m₁) ∘ (c₂, e₂, m₂) = (max(c₁, e₁ + m₁ c₂), e₁ + m₁ e₂, m₁ m₂), for slopes m ≥ 0.
     """
+    stop, go_on, slope = torch.broadcast_tensors(stop, go_on, slope)
     if stop.numel() <= SCALAR_LOOP_ELEMENTS and stop.device.type == "cpu":
         return _scan_by_loop(stop, go_on, slope)
     length = stop.shape[-1]
@@ -62,6 +63,7 @@ def _scan_by_loop(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
         ys = [0.0] * length
         for t in range(length - 1, -1, -1):
             through = es[t] + ms[t] * y
-            y = ys[t] = cs[t] if cs[t] > through else through
+            c = cs[t]
+            y = ys[t] = c if c > through else through if through >= c else c + through  # the last is NaN, and stays so
         streams.append(ys)
     return torch.tensor(streams, dtype=stop.dtype, device=stop.device).reshape(stop.shape)

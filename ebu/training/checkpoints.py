@@ -47,7 +47,7 @@ MANIFEST, STATE, TENSORS, BLOCKS = "manifest.json", "state.json", "tensors.safet
 FILES = (STATE, TENSORS, BLOCKS)
 MAX_SEGMENTS = 64
 MERGED_SEGMENTS = 33  # neighbours that become one: it happens at most at every 32nd checkpoint
-MAX_MANIFEST_BYTES = 1 << 20
+MAX_MANIFEST_BYTES = 64 << 10
 MAX_GENERATION = 99_999_999
 
 # Where EBU_KILL_AT can end the process, in order.
@@ -322,8 +322,9 @@ class CheckpointStore:
             for generation in set(self._generations()) - set(good[-self.keep :]):
                 path = self._path(generation)
                 points.DISK.rename(path, path.with_name(f"{path.name}.part"))  # gone at once, or not at all
-                reached("checkpoint:pruning")
-        self.clean()
+            points.DISK.sync_folder(self.folder)  # before its files go, so that it cannot come back without them
+            reached("checkpoint:pruning")
+            self.clean()
         reached("checkpoint:end")
 
     def clean(self) -> None:

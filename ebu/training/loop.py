@@ -35,6 +35,7 @@ from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Tr
 from ebu.types import Array, Episode, Targets
 
 RECENT_EPISODES = 100
+LARGEST_REWARD = float(np.finfo(np.float32).max)  # rewards are stored as float32
 
 
 @dataclass
@@ -152,14 +153,14 @@ class TrainingLoop:
         action, probability = policy.act(self.state, epsilon, self.streams.exploration)
         observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
-        reward = float(reward)
-        self._require_finite(frame, reward, action)
+        learned_reward = clip_reward(float(reward), self.config.environment.reward_clip)
+        self._require_finite(frame, float(reward), learned_reward, action)
 
         self.open.observations.append(frame)
         self.open.actions.append(action)
-        self.open.rewards.append(clip_reward(reward, self.config.environment.reward_clip))
+        self.open.rewards.append(learned_reward)
         self.open.behaviour.append(probability)
-        self.open.score += reward
+        self.open.score += float(reward)
         self.state = self.frame_stack.push(frame)
         self.step += 1
         return self._end_episode(terminated, info) if terminated or truncated else []
@@ -168,7 +169,7 @@ class TrainingLoop:
         seed = draw_seed(self.streams.episodes)
         observation, _ = self.env.reset(seed=seed)
         frame = self.observations.encode(observation)
-        self._require_finite(frame, 0.0, None)
+        self._require_finite(frame, 0.0, 0.0, None)
         self.open = OpenEpisode(seed, [frame])
         self.state = self.frame_stack.begin(frame)
 
@@ -184,7 +185,7 @@ class TrainingLoop:
             length=len(episode),
             terminated=terminated,
             relative_length=relative_length(len(episode), info),
-            game_score=info["score"] if info.get("game_over") else None,
+            game_score=info.get("score") if info.get("game_over") else None,
         )
         self._recent.append(ended)
         self.rotation.episode_ended(self.open.score)
@@ -198,10 +199,10 @@ class TrainingLoop:
         self.rotation.synchronised(self.step)
         return Synchronised(self.step, best, self.config.target.betas[best], scores)
 
-    def _require_finite(self, frame: Array, reward: float, action: int | None) -> None:
+    def _require_finite(self, frame: Array, reward: float, learned_reward: float, action: int | None) -> None:
         """A damaged number must not reach the memory, from where it would spread to every weight."""
         after = "at reset" if action is None else f"after action {action}"
-        if not math.isfinite(reward):
+        if not (math.isfinite(reward) and abs(learned_reward) <= LARGEST_REWARD):
             raise RunFailure(f"the environment returned the reward {reward} at step {self.step + 1}, {after}")
         if self._frames_can_be_damaged and not np.isfinite(frame).all():
             place = np.argwhere(~np.isfinite(frame))[0].tolist()

@@ -243,14 +243,14 @@ def _entry(layout: Any, start: int) -> dict[str, Any]:
 def _raw(tensor: Tensor | Array) -> memoryview:
     if isinstance(tensor, Tensor):
         flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-        return flat.view(torch.uint8).numpy().data
+        return flat.as_strided(flat.shape, (1,)).view(torch.uint8).numpy().data  # none or one may have odd strides
     return np.asarray(tensor, order="C").reshape(-1).view(np.uint8).data
 
 
 def _rebuild(layout: Any, raw: Array) -> Tensor | Array:
     library, dtype, shape = _types(layout)
     if library == "torch":
-        return torch.from_numpy(raw).view(dtype).reshape(shape)
+        return torch.from_numpy(raw).view(dtype).reshape(shape) if len(raw) else torch.empty(shape, dtype=dtype)
     return raw.view(dtype).reshape(shape)
 
 
@@ -322,4 +322,4 @@ def _quote(value: Any) -> str:
 def _kind(value: Any) -> str:
     if type(value) in (int, float):
         return "a number"
-    return "a tensor" if isinstance(value, Tensor) else "nothing" if value is None else f"of type {type(value).__name__}"
+    return "a tensor" if isinstance(value, Tensor) else "nothing" if value is None else f"a {type(value).__name__}"

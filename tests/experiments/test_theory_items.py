@@ -1,6 +1,7 @@
 """The theory items write rows and a picture in seconds, the same bytes for the same seed, and the paper's numbers."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,12 @@ def test_the_same_seed_gives_the_same_bytes(item, tmp_path):
 def test_an_unknown_budget_names_the_known_ones(tmp_path):
     with pytest.raises(UserError, match="quick, laptop, full"):
         figure1.run("huge", tmp_path)
+
+
+@pytest.mark.parametrize("item", [theorem2, toytext])
+def test_the_tables_in_the_docs_are_what_the_committed_rows_give(item):
+    root = Path(__file__).parents[2]
+    name = item.__name__.rsplit(".", 1)[-1]
+    page = (root / "docs/theory.md").read_text(encoding="utf-8")
+    block = page.split(f"<!-- table: {name} -->\n")[1].split("\n<!-- end -->")[0]
+    assert block == item.table(rows_in(root / "results/theory" / name))

@@ -14,6 +14,7 @@ import torch
 import ebu
 from ebu.agent.policy_file import load_policy
 from ebu.api import AGENTS
+from ebu.seeding import STREAMS, Streams
 from ebu.training.runs import Recorder, RunFolder
 
 SMALL = {
@@ -111,6 +112,19 @@ def test_the_global_generators_are_neither_used_nor_changed(tmp_path, env):
         after = random.getstate(), np.random.get_state()[1].tobytes(), torch.get_rng_state().numpy().tobytes()  # noqa: NPY002
         assert before == after
     assert outcomes[0] == outcomes[1]
+
+
+def test_the_streams_of_a_seed_are_independent_and_can_be_restored():
+    first, again, other = Streams(5), Streams(5), Streams(6)
+    draws = {name: getattr(first, name).random(4).tolist() for name in STREAMS}
+    assert len({tuple(values) for values in draws.values()}) == len(STREAMS)
+    again.exploration.random(1000)  # using one leaves the others where they were
+    assert all(getattr(again, name).random(4).tolist() == draws[name] for name in STREAMS if name != "exploration")
+    assert all(getattr(other, name).random(4).tolist() != draws[name] for name in STREAMS)
+    saved = first.state_dict()
+    following = {name: getattr(first, name).random(4).tolist() for name in STREAMS}
+    other.load_state_dict(saved)
+    assert {name: getattr(other, name).random(4).tolist() for name in STREAMS} == following
 
 
 def test_the_thread_count_is_put_back():

@@ -151,7 +151,7 @@ class LineChart {
     group.append(svg("line", { class: "axis", x1: this.left, x2: this.right, y1: this.bottom, y2: this.bottom }),
       svg("text", { x: (this.left + this.right) / 2, y: this.height - 6, "text-anchor": "middle" }, this.panel.x),
       svg("text", { x: -(this.top + this.bottom) / 2, y: 11, transform: "rotate(-90)", "text-anchor": "middle" },
-        this.panel.y + (this.state.log ? ", log scale" : "")));
+        this.panel.y + (this.state.log ? " (log)" : "")));
     return group;
   }
 
@@ -261,7 +261,7 @@ class LineChart {
     const rows = found.map(({ line, i }) => html("tr", {},
       html("td", {}, swatch(this.state.slots[line.method], line.dashed)), html("td", {}, this.caption(line)), html("td", {}, html("b", {}, precise(line.y[i]))),
       html("td", { class: "soft" }, line.low[i] === null ? "" : `${precise(line.low[i])} to ${precise(line.high[i])}`),
-      html("td", { class: "soft" }, line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
+      html("td", { class: "soft" }, line.n[i] === null ? "" : line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
     this.tip.replaceChildren(html("strong", {}, `${this.panel.x} ${at.toLocaleString("en-US")}`), html("table", {}, html("tbody", {}, rows)));
     this.tip.hidden = false;
     const wide = this.tip.offsetWidth;
