@@ -30,7 +30,6 @@ class Algorithm:
     learners: Callable[[Config], int] = lambda config: 1
     overrides: Callable[[Config], dict[str, Any]] = lambda config: {}
     needs_behaviour: bool = False  # the probability of each action is recorded, which costs a forward pass every step
-    takes_double_q: bool = True
 
 
 # ---------------------------------------------------------------------- samplers
@@ -109,12 +108,20 @@ def _peng(config: Config) -> Rule:
 
 def _watkins(config: Config) -> Rule:
     trace = config.target.trace_lambda
-    return lambda s: Targets(targets.watkins(s.rewards, s.discounts, s.actions, s.target_next, trace, s.continues))
+
+    def rule(s: ValuedSpan) -> Targets:
+        online = s.online_next if config.target.double_q else None
+        y = targets.watkins(s.rewards, s.discounts, s.actions, s.target_next, trace, s.continues, online)
+        return Targets(y)
+
+    return rule
 
 
 def _tightening(config: Config) -> Rule:
     def rule(s: ValuedSpan) -> Targets:
         taken, beyond = s.target_taken_and_next
+        if config.target.double_q:
+            beyond = targets.chosen_by(beyond, s.online_next)
         returns = s.tensor(s.span.returns)
         neighbours = config.target.tightening_neighbours
         return Targets(*targets.tightening(s.rewards, s.discounts, taken, beyond, returns, s.continues, neighbours))
@@ -140,10 +147,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         _one_step,
         overrides=lambda config: {"learning_rate": config.learner.learning_rate * config.memory.priority_lr_scale},
     ),
-    "retrace": Algorithm("Retrace(λ)", _episodes, _retrace, needs_behaviour=True, takes_double_q=False),
+    # Retrace's policy comes from the online network and its values from the target network, with double_q or without.
+    "retrace": Algorithm("Retrace(λ)", _episodes, _retrace, needs_behaviour=True),
     "peng": Algorithm("Peng's Q(λ)", _episodes, _peng),
-    "watkins": Algorithm("Watkins' Q(λ)", _episodes, _watkins, takes_double_q=False),
-    "optimality-tightening": Algorithm("Optimality Tightening", _windows, _tightening, takes_double_q=False),
+    "watkins": Algorithm("Watkins' Q(λ)", _episodes, _watkins),
+    "optimality-tightening": Algorithm("Optimality Tightening", _windows, _tightening),
 }
 
 
@@ -156,9 +164,6 @@ def find(name: str) -> Algorithm:
 def composition(config: Config) -> dict[str, Any]:
     """What a training loop is given for this method: its settings and parts."""
     algorithm = find(config.algo)
-    if config.target.double_q and not algorithm.takes_double_q:
-        takers = ", ".join(name for name, a in ALGORITHMS.items() if a.takes_double_q)
-        raise UserError(f"double_q has no place in {config.algo}'s target; it combines with {takers}")
     return {
         "config": override(config, **algorithm.overrides(config)),
         "sampler": algorithm.sampler(config),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any, ClassVar, Self
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
 from ebu.agent.actor import FrameStack, Policy
+from ebu.agent.networks import build_network
 from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
 from ebu.algorithms import composition, find
 from ebu.config import Config, check, environment_arguments, override
@@ -28,6 +31,8 @@ from ebu.types import Array, Evaluation
 
 Listener = Callable[[Event], Any]
 
+PREDICT_STREAM = 1  # apart from the streams of training, which spawn from the seed alone
+
 
 class Agent:
     """A learning method on one environment.
@@ -42,7 +47,10 @@ class Agent:
 
     def __init__(self, env: str | gymnasium.Env[Any, Any], preset: str = "quick", **settings: Any) -> None:
         name, given = (env, None) if isinstance(env, str) else (_name_of(env), env)
-        self._setup(configure(self.algo, name, preset, **settings), given)
+        config = configure(self.algo, name, preset, **settings)
+        if given is not None and given.spec is not None:  # so that a saved policy finds the same environment again
+            config = override(config, env_args=_arguments_of(given.spec))
+        self._setup(config, given)
 
     @classmethod
     def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None) -> Agent:
@@ -62,6 +70,8 @@ class Agent:
         self.observations = describe(self.env.observation_space)
         self.actions = count_actions(self.env.action_space)
         self._own_env_given = env is not None
+        build_network(self.observations.spec, self.actions, self.stack, config.network)  # refuses one that does not fit
+        self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None
 
@@ -71,10 +81,15 @@ class Agent:
     def loop(self) -> TrainingLoop:
         """The training loop, made at first use."""
         if self._loop is None:
-            can_copy = not self._own_env_given or self.env.spec is not None
+            try:
+                evaluation_env = self.make_env()
+            except UserError:
+                if not self._own_env_given:
+                    raise
+                evaluation_env = None  # the user's own object; without a copy there is no evaluation during training
             self._loop = TrainingLoop(
                 env=self.env,
-                evaluation_env=self.make_env() if can_copy else None,
+                evaluation_env=evaluation_env,
                 device=self.device,
                 **composition(self.config),
             )
@@ -87,9 +102,14 @@ class Agent:
         """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
         if not self._own_env_given:
             return self._world.make(training=False, render_mode=render_mode)
-        if self.env.spec is None:
-            raise UserError("the environment was given as an object without an id and cannot be made again; pass env=")
-        return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
+        try:
+            if self.env.spec is None:
+                raise ValueError("it has no id")
+            return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
+        except (ValueError, TypeError, gymnasium.error.Error) as error:
+            reason = " ".join(str(error).split())
+            words = f"the environment was given as an object and cannot be made again ({reason}); pass env="
+            raise UserError(words) from error
 
     def learn(
         self, total_timesteps: int, callback: Listener | list[Listener] | None = None, progress_bar: bool = False
@@ -98,6 +118,10 @@ class Agent:
 
         Each callback is called with every event; one that returns False stops the training.
         """
+        if total_timesteps < 0:
+            raise UserError(f"total_timesteps must be at least 0, got {total_timesteps}")
+        if total_timesteps == 0:
+            return self
         listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
         loop = self.loop
         start = loop.step
@@ -108,15 +132,14 @@ class Agent:
                 bar = ProgressBar(total_timesteps, f"{self.algo} · {self.config.environment.env}", Console(stderr=True))
                 stack.callback(bar.close)
                 listeners.append(bar)
-            for events in loop.run(total_timesteps):
-                stop = False
-                for event in events:
+            loop.plan(total_timesteps)
+            stop = False
+            while not stop and (loop.step < start + total_timesteps or loop.is_busy):
+                for event in loop.advance():  # all events of a step, also when one of them asks to stop
                     for listener in listeners:
                         stop |= listener(event) is False
                 if bar is not None:
                     bar.advance(loop.step - start)
-                if stop:
-                    break
         return self
 
     # ------------------------------------------------------------------ acting
@@ -146,8 +169,8 @@ class Agent:
         values = self.policy.values(stacked)
         action = int(values.argmax())
         if not deterministic:
-            rng = self.loop.streams.exploration
-            if rng.random() < max(self.config.evaluation.eval_epsilon, self.config.exploration.exploration_final_eps):
+            rng = self._predict_rng  # not the training's, which must not depend on who looks
+            if rng.random() < self.config.evaluation.eval_epsilon:
                 action = int(rng.integers(self.actions))
         return action, frames if self.stack > 1 else None
 
@@ -254,6 +277,10 @@ def evaluate(
     seed: int = 0,
 ) -> Evaluation:
     """Scores of an agent over whole episodes, raw rewards; by default on a fresh copy of its own environment."""
+    if episodes < 1:
+        raise UserError(f"episodes must be at least 1, got {episodes}")
+    if not 0 <= epsilon <= 1:
+        raise UserError(f"epsilon must be between 0 and 1, got {epsilon}")
     env = agent.make_env() if env is None else env
     if describe(env.observation_space).spec != agent.observations.spec or count_actions(env.action_space) != agent.actions:
         raise UserError("the environment's observations or actions differ from those the agent was trained on")
@@ -278,9 +305,21 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} asked for, but PyTorch sees no CUDA GPU here; use --device cpu")
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not here.get(device.type, False):
+        raise UserError(f"device {name!r} asked for, but PyTorch sees no {device.type} device here; use --device cpu")
     return device
+
+
+def _arguments_of(spec: EnvSpec) -> tuple[str, ...]:
+    """The arguments an environment was made with, as far as they can be written down."""
+    pairs = []
+    for key, value in (spec.kwargs or {}).items():
+        try:
+            pairs.append(f"{key}={json.dumps(value)}")
+        except TypeError:
+            continue
+    return tuple(pair for pair in pairs if not pair.startswith("render_mode="))
 
 
 def _name_of(env: gymnasium.Env[Any, Any]) -> str:

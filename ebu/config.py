@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from ebu.errors import UserError
 
 Schedule = Literal["linear", "quadratic", "delayed-linear"]
@@ -208,6 +210,8 @@ def override(config: Config, **settings: Any) -> Config:
             close = difflib.get_close_matches(name, stages, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help` lists them"
             raise UserError(f"there is no setting {name!r}{hint}")
+        if isinstance(value, np.generic):
+            value = value.item()
         stage = stages[name]
         (top if stage is None else changes.setdefault(stage, {}))[name] = value
     replaced = {stage: dataclasses.replace(getattr(config, stage), **values) for stage, values in changes.items()}
@@ -247,6 +251,12 @@ def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
     return arguments
 
 
+def merge_environment_arguments(base: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
+    """``given`` on top of ``base``: a key that is given again replaces the old pair, the others stay."""
+    keys = {pair.partition("=")[0] for pair in given}
+    return (*(pair for pair in base if pair.partition("=")[0] not in keys), *given)
+
+
 def check(config: Config) -> None:
     """Refuse impossible settings before any work, naming the setting, its value and what it may be."""
     values = flat(config)
@@ -254,14 +264,19 @@ def check(config: Config) -> None:
         value = values[name]
         if value == "episode" and name == "n_steps":
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        whole = "whole" in what
+        kind: Any = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             raise UserError(f"{name} must be {what}, got {value!r}")
     hints = {name: hint for stage in STAGES for name, hint in get_type_hints(type(getattr(config, stage))).items()}
     for name, hint in hints.items():
         if get_origin(hint) is Literal and values[name] not in get_args(hint):
             raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {values[name]!r}")
-        if hint is int and isinstance(values[name], float):
-            raise UserError(f"{name} must be a whole number, got {values[name]!r}")
+        if hint is bool and not isinstance(values[name], bool):
+            raise UserError(f"{name} must be true or false, got {values[name]!r}")
+    for name in ("hidden_sizes", "betas", "env_args"):
+        if not isinstance(values[name], tuple):
+            raise UserError(f"{name} must be a tuple, got {values[name]!r}")
     sizes = values["hidden_sizes"]
     if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
         raise UserError(f"hidden_sizes must be one or more whole numbers of at least 1, got {sizes!r}")
@@ -285,7 +300,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "exploration_fraction": _SHARE,
     "random_first_actions": _COUNT_OR_ZERO,
     "buffer_size": _COUNT,
-    "stack": (1, 64, "between 1 and 64"),
+    "stack": (1, 64, "a whole number between 1 and 64"),
     "gamma": _SHARE,
     "beta": _SHARE,
     "n_steps": (1, _LARGE, 'a whole number of at least 1, or "episode"'),
@@ -310,7 +325,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "eval_episodes": _COUNT,
     "eval_epsilon": _SHARE,
     "seed": (0, 2**63 - 1, "a whole number of at least 0"),
-    "threads": (0, 1024, "between 0 and 1024"),
+    "threads": (0, 1024, "a whole number between 0 and 1024"),
     "log_every": _COUNT,
     "reward_clip": (0.0, _LARGE, "at least 0"),
 }

@@ -5,5 +5,9 @@ class UserError(Exception):
     """Shown as one line without a traceback; the command line exits with code 2."""
 
 
+class Interrupted(Exception):
+    """Work that takes long was asked to stop; it left everything as it was before it began."""
+
+
 class RunFailure(Exception):
     """A run that could not go on (a NaN reward, a full disk); one line, exit code 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebu.config import Config, override
+from ebu.config import Config, merge_environment_arguments, override
 from ebu.envs.make import family
 from ebu.errors import UserError
 
@@ -138,6 +138,12 @@ PRESETS["atari"] = {
 }
 
 
+# Where a method is at its best with another value than the common one.
+METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
+    "peng": {"trace_lambda": 0.7},  # λ = 1 would be the plain Monte-Carlo return
+}
+
+
 def preset_names(env: str) -> list[str]:
     return list(PRESETS[family(env)])
 
@@ -148,4 +154,7 @@ def configure(algo: str = "ebu", env: str = "maze", preset: str = "quick", **set
     if preset not in names:
         raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(names)}")
     config = override(Config(), algo=algo, env=env, preset=preset, **PRESETS[family(env)][preset])
+    config = override(config, **METHOD_DEFAULTS.get(algo, {}))
+    if isinstance(settings.get("env_args"), tuple):
+        settings["env_args"] = merge_environment_arguments(config.environment.env_args, settings["env_args"])
     return override(config, **settings)

@@ -339,7 +339,7 @@ def test_no_file_no_agent():
 
 @pytest.mark.parametrize("path", ["missing/agent.ebu", "."])
 def test_a_place_that_cannot_be_written_is_one_line(trained, tmp_path, path):
-    with pytest.raises(ebu.UserError) as error:
+    with pytest.raises(ebu.RunFailure, match="cannot write") as error:
         trained.save(tmp_path / path)
     assert str(tmp_path) in one_line(error)
 

@@ -50,5 +50,7 @@ class Policy:
         if explore and not self._knows_probability:
             return int(rng.integers(self._actions)), 1.0
         greedy = int(self.values(state).argmax())
+        if not self._knows_probability:
+            return greedy, 1.0
         action = int(rng.integers(self._actions)) if explore else greedy
         return action, epsilon / self._actions + (1.0 - epsilon if action == greedy else 0.0)

@@ -7,11 +7,12 @@ used, as in the authors' code. The queue owns the frames it refers to: the memor
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import torch
+import zstandard
 from torch import Tensor
 
 from ebu.types import Array, Batch, Span, Targets
@@ -51,6 +52,13 @@ class Backlog:
                 self._queue.popleft()
         return self._batch(parts)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Pending spans with their frames, compressed: the memory may have forgotten their episodes."""
+        return {"pending": [_saved(pending) for pending in self._queue]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._queue = deque(_restored(saved, self._device) for saved in state["pending"])
+
     def _batch(self, parts: list[tuple[_Pending, Array]]) -> Batch:
         def rows(pick: Any) -> Array:
             arrays = [pick(pending.span, positions) for pending, positions in parts]
@@ -79,3 +87,26 @@ class Backlog:
             upper=columns("upper"),
             weights=weights,
         )
+
+
+def _saved(pending: _Pending) -> dict[str, Any]:
+    span = {f.name: getattr(pending.span, f.name) for f in fields(Span)}
+    frames = np.ascontiguousarray(span.pop("frames"))
+    return {
+        "used": pending.used,
+        "span": span,
+        "targets": {f.name: getattr(pending.targets, f.name) for f in fields(Targets)},
+        "frames": zstandard.ZstdCompressor(level=1).compress(frames.data.cast("B")),
+        "frames_shape": list(frames.shape),
+        "frames_dtype": frames.dtype.str,
+    }
+
+
+def _restored(saved: dict[str, Any], device: torch.device) -> _Pending:
+    dtype, shape = np.dtype(saved["frames_dtype"]), tuple(saved["frames_shape"])
+    size = int(np.prod(shape)) * dtype.itemsize
+    if zstandard.get_frame_parameters(saved["frames"]).content_size != size:
+        raise ValueError("the frames of a pending span declare another size")
+    frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
+    targets: Any = {name: None if t is None else t.to(device) for name, t in saved["targets"].items()}
+    return _Pending(Span(frames=frames, **saved["span"]), Targets(**targets), int(saved["used"]))

@@ -55,7 +55,8 @@ class DeepMindRMSProp(ElementwiseOptimiser):
     def rule(self, p: Tensor, d: Tensor, mean: Tensor, square: Tensor) -> None:  # type: ignore[override]
         mean.lerp_(d, 1 - self.decay)
         square.mul_(self.decay).addcmul_(d, d, value=1 - self.decay)
-        root = torch.addcmul(square, mean, mean, value=-1).add_(self.eps).sqrt_()
+        # n − g² is a variance; rounding may take it below 0 where the gradient hardly changes.
+        root = torch.addcmul(square, mean, mean, value=-1).clamp_min_(0.0).add_(self.eps).sqrt_()
         p.addcdiv_(d, root, value=-self.learning_rate)
 
 

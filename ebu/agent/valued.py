@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ebu.agent.learner import Learner
 from ebu.agent.stacked import StackedNetwork
+from ebu.errors import Interrupted
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
@@ -18,8 +20,11 @@ FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, 
 class ValuedSpan:
     """Rewards, discounts, actions and ends as tensors [N]; values of the networks as [K, N, A]."""
 
-    def __init__(self, span: Span, learner: Learner, epsilon: float = 0.0) -> None:
+    def __init__(
+        self, span: Span, learner: Learner, epsilon: float = 0.0, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
         self.span = span
+        self._should_stop = should_stop
         self.epsilon = epsilon  # of the current behaviour
         self._learner = learner
         self._device = learner.online.device
@@ -51,9 +56,10 @@ class ValuedSpan:
         return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
 
     def _values(self, network: StackedNetwork, rows: Array) -> Tensor:
-        with torch.no_grad():
-            parts = [
-                network.values(self.tensor(self.span.states(part)))
-                for part in np.split(rows, range(FORWARD_ROWS, len(rows), FORWARD_ROWS))
-            ]
+        parts = []
+        for part in np.split(rows, range(FORWARD_ROWS, len(rows), FORWARD_ROWS)):
+            if self._should_stop():
+                raise Interrupted
+            with torch.no_grad():
+                parts.append(network.values(self.tensor(self.span.states(part))))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

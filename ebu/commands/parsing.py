@@ -36,10 +36,11 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
 
 def one_line(message: str, program: str) -> str:
     """The parser's boxed message in one sentence: what is wrong, and the flag that was perhaps meant."""
-    inner = [line.strip("│ ") for line in message.splitlines() if line.startswith("│")]
-    sections = [section.strip() for section in re.split(r"─{5,}", " ".join(inner))]
-    problem = re.sub(r"\s+", " ", sections[0]).rstrip(".") if sections[0] else "bad arguments"
-    meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", message.replace("│", ""))
+    # A title in a frame of lines, then sections between rules: drawn with box characters, or with dashes in ASCII.
+    lines = [line.strip("│╭╮╰╯ ") for line in message.splitlines()]
+    sections = [" ".join(part.split()) for part in re.split(r"(?:─|-){5,}", "\n".join(lines)[1:])]
+    problem = (sections[1] if len(sections) > 1 else "").rstrip(".") or "bad arguments"
+    meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", message.replace("│", "").replace("|", ""))
     return f"{problem}; " + (f"perhaps you meant {meant[1]}" if meant else f"see `{program} --help`")
 
 

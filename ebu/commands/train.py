@@ -16,7 +16,7 @@ from rich.table import Table
 from ebu.algorithms import find
 from ebu.api import Agent
 from ebu.commands.parsing import parse, peek
-from ebu.config import Config
+from ebu.config import Config, merge_environment_arguments, override
 from ebu.envs.mnist_maze import MNISTMaze
 from ebu.presets import configure
 from ebu.training.runs import Recorder, RunFolder, evaluations
@@ -51,6 +51,8 @@ def train(arguments: list[str]) -> int:
     default = TrainArguments(settings=configure(algo, env, peek(arguments, "--preset", "quick")))
     parsed = parse(TrainArguments, arguments, "ebu train", default, DESCRIPTION)
     config = parsed.settings
+    merged = merge_environment_arguments(default.settings.environment.env_args, config.environment.env_args)
+    config = override(config, env_args=merged)
     agent = Agent.from_config(config)  # everything that can be refused is refused here, before a folder is made
     folder = RunFolder.create(parsed.run or _free_folder(config), config)
 

@@ -50,10 +50,7 @@ class PlayArguments:
 
 def evaluate_run(arguments: list[str]) -> int:
     args = parse(EvalArguments, arguments, "ebu eval")
-    if args.episodes < 1:
-        raise UserError(f"--episodes must be at least 1, got {args.episodes}")
-    if not 0 <= args.epsilon <= 1:
-        raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}")
+    require(args, episodes=1)
     agent = open_agent(args.run, args.device)
     result = evaluate(agent, episodes=args.episodes, epsilon=args.epsilon, seed=args.seed)
     console = Console()
@@ -79,21 +76,18 @@ def evaluate_run(arguments: list[str]) -> int:
 
 def play_run(arguments: list[str]) -> int:
     args = parse(PlayArguments, arguments, "ebu play")
+    require(args, episodes=1, fps=0, max_steps=1)
     if args.record is not None and args.record.suffix not in (".mp4", ".gif"):
         raise UserError(f"--record takes a file ending in .mp4 or .gif, got {args.record}")
     if args.record is not None and not args.record.absolute().parent.is_dir():
         raise UserError(f"there is no folder {args.record.parent} to record into")
     agent = open_agent(args.run, args.device)
     mode = "rgb_array" if args.record else "ansi"
-    try:
-        env = agent.make_env(render_mode=mode)
-    except UserError:
-        if args.record:
-            raise
-        raise UserError(f"{agent.config.environment.env} cannot be shown as text; use --record FILE.mp4") from None
-    if mode not in env.metadata.get("render_modes", []):
-        can = ", ".join(env.metadata.get("render_modes", [])) or "nothing"
-        raise UserError(f"{agent.config.environment.env} cannot be shown as {mode} (it offers {can}); use --record FILE.mp4")
+    offered = agent.env.metadata.get("render_modes", [])
+    if mode not in offered:
+        way = "recorded" if args.record else "shown as text; use --record FILE.mp4"
+        raise UserError(f"{agent.config.environment.env} cannot be {way} (it offers {', '.join(offered) or 'nothing'})")
+    env = agent.make_env(render_mode=mode)
     frames: list[Any] = []
     for episode in range(args.episodes):
         shown, score = play_episode(agent, env, args, seed=args.seed + episode)
@@ -106,6 +100,15 @@ def play_run(arguments: list[str]) -> int:
         write_film(args.record, frames, fps)
         print(f"wrote {args.record}: {len(frames)} pictures at {fps} per second")
     return 0
+
+
+def require(args: EvalArguments | PlayArguments, **least: int) -> None:
+    """Refuse counts below their least value and an ε that is no probability."""
+    for name, low in least.items():
+        if getattr(args, name) < low:
+            raise UserError(f"--{name.replace('_', '-')} must be at least {low}, got {getattr(args, name)}")
+    if not 0 <= args.epsilon <= 1:
+        raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}")
 
 
 def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tuple[list[Any], float]:

@@ -77,10 +77,15 @@ def make_environment(
         env = gymnasium.make(identifier, disable_env_checker=True, **options)
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{name} needs a package that is not installed: {_one_line(error)}") from error
-    except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound, ModuleNotFoundError) as error:
+    except ModuleNotFoundError as error:
+        if identifier in gymnasium.registry:
+            raise UserError(f"{name} needs the package {error.name}, which is not installed") from error
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
-    except (gymnasium.error.Error, TypeError) as error:
-        raise UserError(f"{name} could not be made with {options or 'its defaults'}: {_one_line(error)}") from error
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
+    except (gymnasium.error.Error, TypeError, ValueError, KeyError, AssertionError) as error:
+        reason = _one_line(error) or type(error).__name__
+        raise UserError(f"{name} could not be made with {options or 'its defaults'}: {reason}") from error
     if kind == "minigrid":
         from minigrid.wrappers import ImgObsWrapper
 
@@ -98,12 +103,12 @@ def _require_extra(name: str, kind: Family) -> None:
     if kind == "minatar":
         from minatar import gym
 
-        if f"{name}" not in gymnasium.registry:
+        if not any(known.startswith("MinAtar/") for known in gymnasium.registry):
             gym.register_envs()
     elif kind == "minigrid":
         import minigrid
 
-        if name not in gymnasium.registry:
+        if not any(known.startswith("MiniGrid") for known in gymnasium.registry):
             minigrid.register_minigrid_envs()
 
 

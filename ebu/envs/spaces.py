@@ -88,14 +88,16 @@ def _vector(size: int) -> Observations:
 
 def _box(space: spaces.Box) -> Observations:
     shape = space.shape
-    if len(shape) == 3 and min(sorted(shape)[1:]) >= SMALLEST_IMAGE:
-        channels_last = shape[2] <= shape[0]
+    channels_last = len(shape) == 3 and shape[2] <= shape[0]
+    sides = shape if len(shape) == 2 else shape[:2] if channels_last else shape[1:]
+    too_small = min(sides, default=0) < SMALLEST_IMAGE
+    if len(shape) == 3 and not too_small:
         channels, height, width = (shape[2], *shape[:2]) if channels_last else shape
         spec = ObservationSpec("image", (channels, height, width), _stored(space), scale=_scale(space))
         if channels_last:
             return Observations(spec, lambda x: np.array(np.transpose(x, (2, 0, 1)), spec.dtype, order="C"))
         return Observations(spec, lambda x: np.array(x, spec.dtype))
-    if len(shape) == 2 and (space.dtype == np.uint8 or min(shape) >= 2 * SMALLEST_IMAGE):
+    if len(shape) == 2 and not too_small and (space.dtype == np.uint8 or min(shape) >= 2 * SMALLEST_IMAGE):
         spec = ObservationSpec("image", (1, *shape), _stored(space), scale=_scale(space))
         return Observations(spec, lambda x: np.array(x, spec.dtype)[None])
     return _vector(int(np.prod(shape)))
@@ -108,8 +110,9 @@ def _stored(space: spaces.Box) -> str:
 
 def _scale(space: spaces.Box) -> float:
     """Bounded images are brought to about [0, 1]; a bound beyond that is what tells 0–255 from 0–1."""
-    high = float(np.max(np.abs(space.high.astype(np.float64)))) if space.dtype != np.bool_ else 1.0
-    return 1.0 / high if np.isfinite(high) and high > 1.0 and np.isfinite(space.low).all() else 1.0
+    bounds = np.abs([space.low.astype(np.float64), space.high.astype(np.float64)])
+    largest = float(bounds.max())
+    return 1.0 / largest if 1.0 < largest < np.inf else 1.0
 
 
 def _flattened(space: spaces.Dict | spaces.Tuple) -> Observations:

@@ -184,14 +184,41 @@ class EpisodeMemory:
 
     # ------------------------------------------------------------------ saving
 
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "steps": self._steps.state_dict(),
-            "starts": self._starts.state_dict(),
-            "frames": self._frames.state_dict(),
-        }
+    @property
+    def first(self) -> int:
+        """Number of the oldest episode, as a checkpoint asks."""
+        return self.first_episode
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._steps.load_state_dict(state["steps"])
-        self._starts.load_state_dict(state["starts"])
-        self._frames.load_state_dict(state["frames"])
+    @property
+    def end(self) -> int:
+        return self.end_episode
+
+    def pack(self, number: int) -> bytes:
+        """One episode as bytes that never change: its steps' table, then its observations as they are stored."""
+        start = int(self._starts.take(np.array([number]))[0])
+        length = int(self.lengths(np.array([number]))[0])
+        table = self._steps.take(np.arange(start, start + length)).tobytes()
+        return length.to_bytes(8, "little") + table + self._frames.pack(number, start + number, length + 1)
+
+    def unpack(self, number: int, packed: bytes) -> None:
+        """Add the next episode from what ``pack`` gave; ValueError where it cannot be one."""
+        length = int.from_bytes(packed[:8], "little")
+        table_end = 8 + length * STEP.itemsize
+        if not length >= 1 or table_end > len(packed):
+            raise ValueError("an episode's steps are cut off")
+        rows = np.frombuffer(packed[8:table_end], STEP)
+        if number != self._starts.end or (rows["episode"] != number).any():
+            raise ValueError(f"episode {number} is out of order")
+        self._frames.unpack(packed[table_end:], length + 1)
+        self._starts.append(np.array([self._steps.end]))
+        self._steps.append(rows)
+
+    def restart(self, episode: int, step: int) -> None:
+        """Forget everything; the next episode and the next step have these numbers."""
+        self._starts.restart(episode)
+        self._steps.restart(step)
+        self._frames.restart(episode, step + episode)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the numbers stand; the episodes themselves are packed one by one."""
+        return {"first_episode": self.first_episode, "first_step": self.first_step, "episodes": self.episodes}

@@ -33,9 +33,14 @@ class FrameStore(Protocol):
     def drop_oldest(self, frames: int) -> None:
         """Forget the oldest episode, which had this many observations."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def pack(self, episode: int, first_row: int, count: int) -> bytes:
+        """The observations of one episode as they are stored."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def unpack(self, packed: bytes, count: int) -> None:
+        """Add the next episode from what ``pack`` gave; ValueError where it cannot have ``count`` observations."""
+
+    def restart(self, episode: int, row: int) -> None:
+        """Forget everything; the next episode has this number, its first observation that row."""
 
 
 class PlainFrames:
@@ -57,11 +62,14 @@ class PlainFrames:
     def drop_oldest(self, frames: int) -> None:
         self._ring.drop_before(self._ring.first + frames)
 
-    def state_dict(self) -> dict[str, Any]:
-        return self._ring.state_dict()
+    def pack(self, episode: int, first_row: int, count: int) -> bytes:
+        return self._ring.take(np.arange(first_row, first_row + count)).tobytes()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._ring.load_state_dict(state)
+    def unpack(self, packed: bytes, count: int) -> None:
+        self._ring.append(np.frombuffer(packed, self._ring.dtype).reshape(count, *self._ring.shape))
+
+    def restart(self, episode: int, row: int) -> None:
+        self._ring.restart(row)
 
 
 class CompressedFrames:
@@ -108,13 +116,27 @@ class CompressedFrames:
         self._nbytes -= sum(map(len, self._blocks.pop(self._first)))
         self._first += 1
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"first": self._first, "blocks": list(self._blocks.values())}
+    def pack(self, episode: int, first_row: int, count: int) -> bytes:
+        blocks = self._blocks[episode]
+        return np.array([len(block) for block in blocks], "<u4").tobytes() + b"".join(blocks)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._first = int(state["first"])
-        self._blocks = {self._first + i: list(blocks) for i, blocks in enumerate(state["blocks"])}
-        self._nbytes = sum(len(block) for blocks in self._blocks.values() for block in blocks)
+    def unpack(self, packed: bytes, count: int) -> None:
+        number = -(-count // BLOCK_FRAMES)
+        sizes = np.frombuffer(packed, "<u4", number)
+        ends = 4 * number + np.cumsum(sizes, dtype=np.int64)
+        if ends[-1] != len(packed):
+            raise ValueError("the blocks of an episode do not add up")
+        blocks = [packed[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist())]
+        for i, block in enumerate(blocks):  # a block unpacks to what it declares: no more than its frames
+            frames = min(BLOCK_FRAMES, count - i * BLOCK_FRAMES)
+            if zstandard.get_frame_parameters(block).content_size != frames * self._frame_bytes:
+                raise ValueError("a block of frames declares another size")
+        self._blocks[self._first + len(self._blocks)] = blocks
+        self._nbytes += sum(map(len, blocks))
+
+    def restart(self, episode: int, row: int) -> None:
+        self._blocks.clear()
+        self._first, self._nbytes = episode, 0
 
 
 def ranges(starts: Array, counts: Array) -> Array:

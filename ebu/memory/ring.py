@@ -41,6 +41,18 @@ class Ring:
     def drop_before(self, number: int) -> None:
         self.first = number
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._rows.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._rows.shape[1:]
+
+    def restart(self, number: int) -> None:
+        """Forget everything; the next row has this number."""
+        self.first = self.end = number
+
     def _grow(self, needed: int) -> None:
         numbers = np.arange(self.first, self.end)
         kept = self.take(numbers)
@@ -49,10 +61,3 @@ class Ring:
             room *= 2
         self._rows = np.zeros((room, *self._rows.shape[1:]), self._rows.dtype)
         self._rows[numbers & (room - 1)] = kept
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"first": self.first, "rows": self.take(np.arange(self.first, self.end))}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.first = self.end = int(state["first"])
-        self.append(state["rows"])

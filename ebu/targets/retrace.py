@@ -72,13 +72,18 @@ def watkins(
     q_next: Tensor,
     trace_lambda: float,
     continues: Tensor | None = None,
+    q_online_next: Tensor | None = None,
 ) -> Tensor:
     """Targets of Watkins' Q(λ) (1989): Peng's, cut before the first action that is not greedy in ``q_next``.
 
-    A tie counts as greedy. The action of step t itself never cuts y_t.
+    A tie counts as greedy. The action of step t itself never cuts y_t. With ``q_online_next[..., T, A]`` the online
+    network says which action is greedy and ``q_next`` gives its value, as in double Q-learning.
     """
-    best, taken = q_next.amax(-1), _of_next_action(q_next, actions)
-    return _follow(rewards, discounts, best, taken, trace_lambda * (taken >= best).to(best.dtype), continues)
+    chooser = q_next if q_online_next is None else q_online_next
+    best = q_next.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
+    is_greedy = _of_next_action(chooser, actions) >= chooser.amax(-1)
+    taken = _of_next_action(q_next, actions)
+    return _follow(rewards, discounts, best, taken, trace_lambda * is_greedy.to(best.dtype), continues)
 
 
 def epsilon_greedy(q: Tensor, epsilon: float) -> Tensor:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ebu.agent.actor import FrameStack
 from ebu.envs.spaces import describe
+from ebu.errors import Interrupted
 from ebu.seeding import draw_seed
 from ebu.types import Array, Evaluation
 
@@ -25,6 +26,7 @@ def evaluate(
     stack: int,
     random_first_actions: int,
     rng: np.random.Generator,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
     """Play whole episodes with ε-greedy actions. Every episode counts, also one cut off by the environment's limit.
 
@@ -40,6 +42,8 @@ def evaluate(
         rewards: list[float] = []
         over = False
         while not over:
+            if should_stop():
+                raise Interrupted
             values = values_of(state)
             action = int(values.argmax())
             if len(rewards) < random_first_actions or (epsilon > 0.0 and rng.random() < epsilon):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import gymnasium
@@ -26,7 +27,7 @@ from ebu.agent.schedules import epsilon_schedule, learning_rate
 from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
 from ebu.envs.spaces import count_actions, describe
-from ebu.errors import RunFailure
+from ebu.errors import Interrupted, RunFailure
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
@@ -48,6 +49,27 @@ class OpenEpisode:
     rewards: list[float] = field(default_factory=list)  # as learned from
     behaviour: list[float] = field(default_factory=list)
     score: float = 0.0  # raw
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "observations": np.stack(self.observations),
+            "actions": np.array(self.actions, np.int64),
+            "rewards": np.array(self.rewards, np.float64),
+            "behaviour": np.array(self.behaviour, np.float64),
+            "score": self.score,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> OpenEpisode:
+        return cls(
+            seed=int(state["seed"]),
+            observations=list(state["observations"]),
+            actions=state["actions"].tolist(),
+            rewards=state["rewards"].tolist(),
+            behaviour=state["behaviour"].tolist(),
+            score=float(state["score"]),
+        )
 
     def finish(self, terminated: bool) -> Episode:
         return Episode(
@@ -116,30 +138,61 @@ class TrainingLoop:
         self.state: Array | None = None
         self._recent: deque[EpisodeEnded] = deque(maxlen=RECENT_EPISODES)
         self._since_row: list[Update] = []
+        self._due: list[str] = []  # phases still to be done after the last step
+        self._phases: dict[str, Callable[[], Event | None]] = {
+            "learn": self._learn,
+            "update_target": self.learner.update_target,
+            "log": lambda: Trained(self.step, self._training_metrics()),
+            "evaluate": self.evaluate,
+        }
+        self.should_stop: Callable[[], bool] = lambda: False  # asked during long computations
 
-    def run(self, steps: int) -> Iterator[list[Event]]:
-        """Train for ``steps`` more agent steps, yielding what happened at each. The first call fixes the schedules."""
+    def plan(self, steps: int) -> None:
+        """Fix the schedules for a run of this many steps; a plan made before stays."""
         if not self.planned_steps:
             self.planned_steps = steps
             self.epsilon = epsilon_schedule(self.config.exploration, steps, self.config.learner.learning_starts)
-        until = self.step + steps
-        while self.step < until:
-            yield self.advance()
 
-    def advance(self) -> list[Event]:
-        """One agent step and everything that is due after it."""
-        learner, evaluation = self.config.learner, self.config.evaluation
-        events = self._play()
-        if self.step > learner.learning_starts and self.step % learner.train_freq == 0 and self.memory.episodes:
-            for _ in range(learner.gradient_steps):
-                self._learn()
-        if self.step % learner.target_update_interval == 0:
-            self.learner.update_target()
-        if self.step % self.config.run.log_every == 0:
-            events.append(Trained(self.step, self._training_metrics()))
-        if evaluation.eval_every and self.step % evaluation.eval_every == 0 and self.evaluation_env is not None:
-            events.append(self.evaluate())
-        return events
+    def run(self, steps: int) -> Iterator[Event]:
+        """Train for ``steps`` more agent steps, yielding events as they happen. The first call fixes the schedules."""
+        self.plan(steps)
+        until = self.step + steps
+        while self.step < until or self.is_busy:
+            yield from self.advance()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is still due after the last step."""
+        return bool(self._due)
+
+    def advance(self) -> Iterator[Event]:
+        """One agent step and everything that is due after it, or what is still due after an interruption.
+
+        What is due is noted before it is done and crossed out after, so that a run interrupted in a long computation
+        goes on with it.
+        """
+        if not self._due:
+            yield from self._play()
+            self._due = self._what_is_due()
+        while self._due:
+            event = self._phases[self._due[0]]()
+            del self._due[0]
+            if event is not None:
+                yield event
+
+    def _what_is_due(self) -> list[str]:
+        """The names of the phases that follow the step just played."""
+        learner, evaluation, step = self.config.learner, self.config.evaluation, self.step
+        due = []
+        if step > learner.learning_starts and step % learner.train_freq == 0 and self.memory.episodes:
+            due += ["learn"] * learner.gradient_steps
+        if step % learner.target_update_interval == 0:
+            due.append("update_target")
+        if step % self.config.run.log_every == 0:
+            due.append("log")
+        if evaluation.eval_every and step % evaluation.eval_every == 0 and self.evaluation_env is not None:
+            due.append("evaluate")
+        return due
 
     # ------------------------------------------------------------------ environment → actor → Episode → memory
 
@@ -218,8 +271,10 @@ class TrainingLoop:
         missing = (1 if config.whole_episode else config.batch_size) - len(self.backlog)
         if missing > 0:
             self.sampler.progress = min(self.step / self.planned_steps, 1.0)
-            span = self.sampler.sample(self.memory, missing, self.streams.sampling)
-            self.backlog.push(span, self.rule(ValuedSpan(span, self.learner, self.epsilon(self.step))))
+            with unchanged_if_interrupted(self.streams.sampling):
+                span = self.sampler.sample(self.memory, missing, self.streams.sampling)
+                valued = ValuedSpan(span, self.learner, self.epsilon(self.step), self.should_stop)
+                self.backlog.push(span, self.rule(valued))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, self.step, self.planned_steps))
         update = self.learner.update(batch)
@@ -239,18 +294,68 @@ class TrainingLoop:
         """The current policy on whole episodes of its own environment."""
         assert self.evaluation_env is not None
         config = self.config.evaluation
-        result = evaluate(
-            self.policy.values,
-            self.evaluation_env,
-            episodes=config.eval_episodes,
-            epsilon=config.eval_epsilon,
-            random_first_actions=self.config.exploration.random_first_actions,
-            gamma=self.config.target.gamma,
-            reward_clip=self.config.environment.reward_clip,
-            stack=self.memory.stack,
-            rng=self.streams.evaluation,
-        )
+        with unchanged_if_interrupted(self.streams.evaluation):
+            result = evaluate(
+                self.policy.values,
+                self.evaluation_env,
+                episodes=config.eval_episodes,
+                epsilon=config.eval_epsilon,
+                random_first_actions=self.config.exploration.random_first_actions,
+                gamma=self.config.target.gamma,
+                reward_clip=self.config.environment.reward_clip,
+                stack=self.memory.stack,
+                rng=self.streams.evaluation,
+                should_stop=self.should_stop,
+            )
         return Evaluated(self.step, result)
+
+    # ------------------------------------------------------------------ saving
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the environment and the stored episodes."""
+        self._since_row = [Update(u.loss.sum(), u.values.mean(), u.errors) for u in self._since_row]
+        return {
+            "step": self.step,
+            "episodes": self.episodes,
+            "updates": self.updates,
+            "planned_steps": self.planned_steps,
+            "due": list(self._due),
+            "streams": self.streams.state_dict(),
+            "learner": self.learner.state_dict(),
+            "memory": self.memory.state_dict(),
+            "sampler": self.sampler.state_dict(),
+            "backlog": self.backlog.state_dict(),
+            "rotation": self.rotation.state_dict(),
+            "recent": [asdict(ended) for ended in self._recent],
+            "losses": torch.tensor([float(u.loss) for u in self._since_row]),
+            "values": torch.tensor([float(u.values) for u in self._since_row]),
+            "open": self.open.state_dict() if self.open is not None else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any], episodes: Iterable[tuple[int, bytes]]) -> None:
+        """Back to a saved state. The environment is brought back by the caller, who may have to drop the open episode."""
+        self.plan(int(state["planned_steps"]))
+        self.step, self.episodes, self.updates = (int(state[key]) for key in ("step", "episodes", "updates"))
+        self._due = list(state["due"])
+        self.streams.load_state_dict(state["streams"])
+        self.learner.load_state_dict(state["learner"])
+        self.memory.restart(int(state["memory"]["first_episode"]), int(state["memory"]["first_step"]))
+        for number, packed in episodes:
+            self.memory.unpack(number, packed)
+        self.sampler.load_state_dict(state["sampler"])
+        self.backlog.load_state_dict(state["backlog"])
+        self.rotation.load_state_dict(state["rotation"])
+        self._recent.extend(EpisodeEnded(**ended) for ended in state["recent"])
+        self._since_row = [Update(loss, value, value) for loss, value in zip(state["losses"], state["values"])]
+        if state["open"] is not None:
+            self.open = OpenEpisode.from_state_dict(state["open"])
+            self.state = self.frame_stack.begin(self.open.observations[0])
+            for frame in self.open.observations[1:]:
+                self.state = self.frame_stack.push(frame)
+
+    def drop_open_episode(self) -> None:
+        """Forget the episode being played: what cannot be continued exactly must not be learned from as if it were."""
+        self.open = self.state = None
 
     def _training_metrics(self) -> dict[str, Any]:
         metrics: dict[str, Any] = {
@@ -279,6 +384,17 @@ class TrainingLoop:
                 )
             self._since_row.clear()
         return metrics
+
+
+@contextmanager
+def unchanged_if_interrupted(rng: np.random.Generator) -> Iterator[None]:
+    """Work that is abandoned gives its random numbers back, so that doing it again gives the same result."""
+    before = rng.bit_generator.state
+    try:
+        yield
+    except Interrupted:
+        rng.bit_generator.state = before
+        raise
 
 
 def relative_length(length: int, info: dict[str, Any]) -> float | None:

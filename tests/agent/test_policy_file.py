@@ -18,7 +18,7 @@ from ebu.agent.policy_file import FORMAT, SavedPolicy, load_policy, save_policy
 from ebu.agent.stacked_mlp import stacked
 from ebu.config import to_json
 from ebu.envs.spaces import ObservationSpec
-from ebu.errors import UserError
+from ebu.errors import RunFailure, UserError
 from ebu.presets import configure
 
 SPECS = {
@@ -87,12 +87,13 @@ def test_a_crash_while_saving_leaves_the_old_file(saved, monkeypatch):
     before = saved.read_bytes()
 
     def crash(*_):
-        raise OSError("no space left on device")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", crash)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(RunFailure, match=r"cannot write .*policy\.ebu: No space left on device"):
         save_policy(saved, make_policy(seed=1))
     assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]  # and nothing half written
 
 
 def test_a_policy_can_be_read_by_whom_the_folder_lets_read(saved):
@@ -146,48 +147,58 @@ def test_a_file_with_something_appended(saved):
 def test_tensors_without_our_header(tmp_path):
     save_file({"weight": torch.zeros(3)}, tmp_path / "p.ebu")
     assert "not a policy saved by ebu" in refused(tmp_path / "p.ebu")
-    save_file({"weight": torch.zeros(3)}, tmp_path / "q.ebu", metadata={"format": "ebu-policy-99"})
+    save_file({"weight": torch.zeros(3)}, tmp_path / "q.ebu", metadata={"ebu-policy-99": "{}"})
     assert "not a policy saved by ebu" in refused(tmp_path / "q.ebu")
+
+
+def save_with_header(path, tensors, text):
+    save_file(tensors, path, metadata={FORMAT: text})
 
 
 def header_of(policy):
     observation = {"kind": "vector", "shape": [4], "dtype": "float32", "categories": [], "scale": 1.0}
-    return {
-        "format": FORMAT,
-        "config": to_json(policy.config),
-        "observation": json.dumps(observation),
-        "actions": "3",
-        "stack": "1",
-    }
+    return {"config": json.loads(to_json(policy.config)), "observation": observation, "actions": 3, "stack": 1}
 
 
 def test_the_header_used_below_is_a_good_one(tmp_path):
     policy = make_policy()
-    save_file(policy.tensors, tmp_path / "p.ebu", metadata=header_of(policy))
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps(header_of(policy)))
     assert load_policy(tmp_path / "p.ebu").config == policy.config
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[]", "3", "null", "{}"])
+def test_a_header_that_is_something_else(tmp_path, text):
+    save_with_header(tmp_path / "p.ebu", make_policy().tensors, text)
+    refused(tmp_path / "p.ebu")
+
+
+VECTOR = {"kind": "vector", "shape": [4], "dtype": "float32"}
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"config": None},
-        {"config": "not json"},
-        {"config": "[]"},
-        {"config": "3"},
-        {"config": '{"beta": 0.5, "unheard_of": 1}'},
-        {"config": '{"network": "unheard-of"}'},
-        {"config": '{"hidden_sizes": [0, -3]}'},
-        {"config": '{"hidden_sizes": []}'},
-        {"config": '{"hidden_sizes": "wide"}'},
+        {"config": "text"},
+        {"config": []},
+        {"config": 3},
+        {"config": {"beta": 0.5, "unheard_of": 1}},
+        {"config": {"network": "unheard-of"}},
+        {"config": {"network": "nature"}},
+        {"config": {"hidden_sizes": [0, -3]}},
+        {"config": {"hidden_sizes": []}},
+        {"config": {"hidden_sizes": "wide"}},
+        {"config": {"hidden_sizes": [8, 5]}},
         {"observation": None},
-        {"observation": "[]"},
-        {"observation": "{}"},
-        {"observation": '{"kind": "vector", "shape": [5], "dtype": "float32"}'},
-        {"observation": '{"kind": "vector", "shape": [-4], "dtype": "float32"}'},
+        {"observation": []},
+        {"observation": {}},
+        {"observation": VECTOR | {"shape": [5]}},
+        {"observation": VECTOR | {"shape": [-4]}},
+        {"observation": VECTOR | {"shape": "four"}},
         {"actions": None},
         {"actions": "many"},
-        {"actions": "4"},
-        {"actions": "-1"},
+        {"actions": 4},
+        {"actions": -1},
         {"stack": None},
         {"stack": "x"},
     ],
@@ -196,7 +207,7 @@ def test_the_header_used_below_is_a_good_one(tmp_path):
 def test_a_header_with_one_thing_wrong(tmp_path, change):
     policy = make_policy()
     header = {key: value for key, value in (header_of(policy) | change).items() if value is not None}
-    save_file(policy.tensors, tmp_path / "p.ebu", metadata=header)
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps(header))
     with pytest.raises(UserError) as error:
         load_policy(tmp_path / "p.ebu")
     assert "\n" not in str(error.value)
@@ -204,7 +215,7 @@ def test_a_header_with_one_thing_wrong(tmp_path, change):
 
 def test_weights_of_another_network(tmp_path):
     policy, other = make_policy(), make_policy("onehot")
-    save_file(other.tensors, tmp_path / "p.ebu", metadata=header_of(policy))
+    save_with_header(tmp_path / "p.ebu", other.tensors, json.dumps(header_of(policy)))
     assert "another network" in refused(tmp_path / "p.ebu")
 
 

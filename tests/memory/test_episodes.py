@@ -109,6 +109,14 @@ def test_pictures_and_their_stacks_equal_the_naive_twin(compress, stack, channel
         assert_same_span(memory, twin, random_pieces(rng, twin, 3))
 
 
+
+def repack(memory, restored):
+    """What a checkpoint does: the numbers, then every episode as bytes."""
+    restored.restart(memory.first_episode, memory.first_step)
+    for number in range(memory.first, memory.end):
+        restored.unpack(number, memory.pack(number))
+
+
 class MemoryMachine(RuleBasedStateMachine):
     """Any order of adding, reading, saving and restoring; Hypothesis looks for the shortest that goes wrong."""
 
@@ -146,7 +154,7 @@ class MemoryMachine(RuleBasedStateMachine):
     @rule()
     def save_and_restore(self):
         restored = self.make()
-        restored.load_state_dict(self.memory.state_dict())
+        repack(self.memory, restored)
         self.memory = restored
 
     @invariant()
@@ -288,6 +296,21 @@ def test_memory_use_stays_flat_once_the_capacity_is_reached():
 
 
 @pytest.mark.parametrize("compress", ["always", "never"])
+def test_a_damaged_episode_is_refused(compress):
+    def make():
+        return EpisodeMemory(100, (1, 8, 8), np.uint8, gamma=GAMMA, compress=compress)
+
+    memory = make()
+    memory.add(picture_episode(np.random.default_rng(0), 5))
+    packed = memory.pack(0)
+    for damaged in (b"", packed[:7], packed[:60], packed[:-1], packed + b"x", (10**9).to_bytes(8, "little") + packed[8:]):
+        with pytest.raises(ValueError):
+            make().unpack(0, damaged)
+    with pytest.raises(ValueError, match="out of order"):
+        make().unpack(1, packed)
+
+
+@pytest.mark.parametrize("compress", ["always", "never"])
 def test_a_restored_memory_goes_on_like_the_original(compress):
     rng = np.random.default_rng(8)
 
@@ -301,7 +324,7 @@ def test_a_restored_memory_goes_on_like_the_original(compress):
         twin.add(episode)
     restored = make()
     restored.add(picture_episode(rng, 5))  # whatever was there is replaced
-    restored.load_state_dict(memory.state_dict())
+    repack(memory, restored)
     for _ in range(10):
         assert_same_contents(restored, twin)
         assert_same_span(restored, twin, random_pieces(rng, twin, 3))

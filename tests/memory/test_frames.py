@@ -105,7 +105,10 @@ def test_saving_and_restoring_keeps_everything(store_class):
         store.append(frames)
     store.drop_oldest(3)
     other = store_class((1, 6, 6), np.uint8)
-    other.load_state_dict(store.state_dict())
+    other.append(episodes[2])
+    other.restart(episode=1, row=3)  # whatever was there is forgotten
+    for number, first, frames in ((1, 3, episodes[1]), (2, 73, episodes[2])):
+        other.unpack(store.pack(number, first, len(frames)), len(frames))
     other.append(episodes[0])
     for number, first, frames in ((1, 3, episodes[1]), (2, 73, episodes[2]), (3, 75, episodes[0])):
         got = other.read(np.array([number]), np.array([first]), np.array([0]), np.array([len(frames)]))

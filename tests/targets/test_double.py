@@ -47,6 +47,16 @@ def test_with_one_network_for_both_it_is_the_plain_rule():
         )
 
 
+def test_watkins_with_the_online_network_cuts_and_chooses_by_it():
+    """Two steps by hand: online prefers action 1 at S_1, which was taken, so the trace goes on; target values count."""
+    r, d, a = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.0]), torch.tensor([0, 1])
+    q, online = torch.tensor([[9.0, 4.0], [0.0, 0.0]]), torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+    y = targets.watkins(r, d, a, q, 0.5, q_online_next=online)
+    # y_1 = 2; y_0 = 1 + 0.5 · (4 + 0.5 · (2 − 4)) = 2.5; without online the greedy 9 cuts: 1 + 0.5 · 9
+    torch.testing.assert_close(y, torch.tensor([2.5, 2.0]))
+    torch.testing.assert_close(targets.watkins(r, d, a, q, 0.5), torch.tensor([5.5, 2.0]))
+
+
 def test_learners_have_their_own_beta_and_values():
     rng = np.random.default_rng(2)
     r, d, a, _, _, _ = (torch.from_numpy(x) for x in random_case(rng, 20, 3))

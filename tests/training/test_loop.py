@@ -35,7 +35,15 @@ def make_loop(env, algo="ebu", evaluation_env=None, device="cpu", **settings):
 
 
 def run(loop, steps):
-    return [event for events in loop.run(steps) for event in events]
+    return [event for events in by_step(loop, steps) for event in events]
+
+
+def by_step(loop, steps):
+    """The events of each step."""
+    loop.plan(steps)
+    until = loop.step + steps
+    while loop.step < until:
+        yield list(loop.advance())
 
 
 def episode(loop, number=0):
@@ -238,7 +246,7 @@ def test_a_loss_that_explodes_stops_the_run_with_advice():
 def test_updates_begin_after_learning_starts_and_follow_the_frequency():
     loop = make_loop(Corridor(limit=5), learning_starts=20, train_freq=4, gradient_steps=3)
     counts = []
-    for _ in loop.run(40):
+    for _ in by_step(loop, 40):
         counts.append(loop.updates)
     assert counts[:23] == [0] * 23
     assert counts[23:] == [3 * ((step - 20) // 4) for step in range(24, 41)]
@@ -255,7 +263,7 @@ def test_nothing_is_learned_before_an_episode_has_finished():
 def test_the_target_network_follows_at_its_interval_only():
     loop = make_loop(Corridor(limit=5), target_update_interval=30, learning_starts=10, train_freq=1)
     changed, before = [], loop.learner.target.parameters.clone()
-    for _ in loop.run(100):
+    for _ in by_step(loop, 100):
         if not torch.equal(before, loop.learner.target.parameters):
             assert torch.equal(loop.learner.target.parameters, loop.learner.online.parameters)
             changed.append(loop.step)
@@ -420,7 +428,7 @@ def test_two_halves_equal_one_run_where_no_schedule_depends_on_its_length():
 
 def test_a_step_can_be_taken_between_any_two_others():
     loop = make_loop(Corridor(limit=7))
-    stepper = loop.run(30)
+    stepper = by_step(loop, 30)
     next(stepper)
     assert loop.step == 1
     for _ in stepper:

@@ -70,11 +70,12 @@ class LineChart {
   constructor(panel, chart, state) {
     Object.assign(this, { panel, chart, state });
     this.tip = html("div", { class: "tip", hidden: true });
+    // A finger leaves when it is lifted, with the reading just begun: that stays until the chart loses focus.
     this.plot = html("div", {
       class: "plot", tabindex: 0, role: "img",
       "aria-label": `${chart.alt} Arrow keys read the values.`,
       onpointermove: (event) => this.point(event), onpointerdown: (event) => this.point(event),
-      onpointerleave: () => this.leave(), onblur: () => this.leave(), onkeydown: (event) => this.key(event),
+      onpointerleave: (event) => event.pointerType !== "touch" && this.leave(), onblur: () => this.leave(), onkeydown: (event) => this.key(event),
     });
     this.figure = html("figure", {}, html("figcaption", {}, chart.title), this.plot);
     new ResizeObserver(() => this.plot.clientWidth !== this.width && this.draw()).observe(this.plot);

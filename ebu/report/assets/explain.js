@@ -17,6 +17,14 @@ const beta = () => scene().betas[state.beta];
 const signed = (value) => (value === 0 ? "nothing" : value > 0 ? `a reward of ${value.toLocaleString("en-US")}` : `a penalty of ${-value}`);
 const reached = (shares) => shares.filter((share) => share >= 0.01).length;
 
+/* A column once it has been read, and its best entry; of equals, the one of the action that was taken. */
+function columnOf(ebu, t) {
+  const taken = scene().taken[t + 1];
+  const entries = ebu.table[t].map((value, a) => (a === taken ? ebu.mixed[t] : value));
+  const top = Math.max(...entries);
+  return { entries, taken, best: entries[taken] === top ? taken : entries.indexOf(top) };
+}
+
 /* ---- the four pictures */
 
 function drawWorlds() {
@@ -49,12 +57,11 @@ function drawWords() {
   const story = html("ol", {});
   if (k === last) story.append(html("li", {}, "Nothing follows: the episode ended here. The target is the reward itself, ", show(ebu.y[k]), "."));
   else {
-    const column = ebu.table[k].map((value, a) => (a === s.taken[k + 1] ? ebu.mixed[k] : value));
-    const best = column.indexOf(Math.max(...column)), own = best === s.taken[k + 1];
+    const { entries: column, best, taken } = columnOf(ebu, k), own = best === taken;
     story.append(
       html("li", {}, `The next step (${arrow(k + 1)} at ${name(k + 1)}) has just been found to be worth `, show(ebu.y[k + 1]), ", the table said ", show(ebu.table[k][s.taken[k + 1]]), ". Mixed: ",
         `${beta()} × ${amount(ebu.y[k + 1], s.scale)} + ${Number((1 - beta()).toFixed(2))} × ${amount(ebu.table[k][s.taken[k + 1]], s.scale)} = `, show(ebu.mixed[k]), "."),
-      html("li", {}, own ? `That is the best entry of the column.` : `But the table knows something better there: ${s.actions[best]} with `, own ? "" : show(column[best]), own ? "" : ". What really followed does not count here."),
+      html("li", {}, own ? `That is the best entry of the column.` : `But the table rates another action higher there: ${s.actions[best]} with `, own ? "" : show(column[best]), own ? "" : ". So what really followed does not count here."),
       html("li", {}, `Target: ${amount(s.rewards[k], s.scale)} + ${s.gamma} × ${amount(column[best], s.scale)} = `, show(ebu.y[k]), "."));
   }
   const trust = s.starts[state.start].trust[state.update - 1][k];
@@ -92,8 +99,7 @@ function drawSheet() {
   const s = scene(), ebu = numbers("ebu"), first = length() - state.read, last = length() - 1;
   for (let t = 0; t < length(); t++) {
     const done = t >= first && t < last, here = t === first;
-    const column = ebu.table[t].map((value, a) => (done && a === s.taken[t + 1] ? ebu.mixed[t] : value));
-    const best = done ? column.indexOf(Math.max(...column)) : -1;
+    const { entries: column, best } = done ? columnOf(ebu, t) : { entries: ebu.table[t], best: -1 };
     cells.plain.forEach((tds) => tds[t].classList.toggle("now-column", here));
     cells.entries.forEach((tds, a) => {
       const next = t < last && a === s.taken[t + 1];
@@ -112,7 +118,7 @@ function drawSheet() {
 
 /* From the target just found to the entry it replaces, and from the best entry to the new target. */
 function drawArrows(first, ebu) {
-  const arrows = at("sheet").querySelector("svg.arrows"), s = scene();
+  const arrows = at("sheet").querySelector("svg.arrows");
   arrows.replaceChildren();
   const box = at("sheet");
   if (state.read >= 1) {
@@ -121,9 +127,9 @@ function drawArrows(first, ebu) {
   } else box.scrollTo({ left: box.scrollWidth });
   if (state.read < 2) return;
   const middle = (td) => [td.offsetLeft + td.offsetWidth / 2, td.offsetTop + td.offsetHeight / 2, td.offsetWidth / 2, td.offsetHeight / 2];
-  const column = ebu.table[first].map((value, a) => (a === s.taken[first + 1] ? ebu.mixed[first] : value));
-  const [fx, fy, fw, fh] = middle(cells.targets[0][first + 1]), [ex, ey, ew] = middle(cells.entries[s.taken[first + 1]][first]);
-  const [bx, by, , bh] = middle(cells.entries[column.indexOf(Math.max(...column))][first]), [tx, ty, , th] = middle(cells.targets[0][first]);
+  const { best, taken } = columnOf(ebu, first);
+  const [fx, fy, fw, fh] = middle(cells.targets[0][first + 1]), [ex, ey, ew] = middle(cells.entries[taken][first]);
+  const [bx, by, , bh] = middle(cells.entries[best][first]), [tx, ty, , th] = middle(cells.targets[0][first]);
   arrows.append(svg("defs", {}, svg("marker", { id: "tip", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 6, markerHeight: 6, orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8Z", style: "fill:var(--c0);stroke:none" }))),
     svg("path", { d: `M${fx} ${fy - fh + 3}C${fx} ${ey + 10} ${fx} ${ey} ${ex + ew + 1} ${ey}`, "marker-end": "url(#tip)" }),
     svg("path", { d: `M${bx - fw + 8} ${by + bh - 3}V${ty - th - 1}`, "marker-end": "url(#tip)", "stroke-dasharray": "3 3" }));

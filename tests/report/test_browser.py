@@ -1,0 +1,244 @@
+"""Both pages in a real browser: charts are drawn, controls work, nothing complains.
+
+Needs Chromium with its driver (on Debian: apt-get install chromium chromium-driver) and selenium; skipped without.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+
+import numpy as np
+import pytest
+
+from ebu.experiments.explain_data import scenes
+from ebu.report.explain import build_explainer
+from ebu.report.page import build_page
+from tests.report.folders import write_maze_run, write_run
+
+PHONE, DESK = (390, 844), (1280, 900)
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("no browser: on Debian, apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Three methods on CartPole, mazes, an adaptive run, one still going with a torn line, Atari and the paper's table."""
+    runs, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
+    for algo, seed in itertools.product(("ebu", "dqn", "n-step"), range(3)):
+        write_run(runs / f"{algo}-{seed}", algo, scores=rng.uniform(1, 9, 12).tolist(), seed=seed)
+    for seed in range(2):
+        chosen = rng.choice([0.0, 0.5, 1.0], 8).tolist()
+        syncs = [{"kind": "sync", "step": 103 + 100 * i, "learner": 0, "beta": beta} for i, beta in enumerate(chosen)]
+        write_run(runs / f"adaptive-{seed}", "adaptive-ebu", scores=[5.0] * 8, rows=syncs, sync_interval=100, seed=seed)
+        write_maze_run(runs / f"maze-{seed}", lengths=(50, 20, 1), seed=seed)
+        write_run(runs / f"pong-{seed}", env="ALE/Pong-v5", scores=(-20.0, 3.0), seed=seed)
+    going = write_run(runs / "going", "retrace", scores=(1.0, 3.0, 8.0), finished=False, steps=1_000)
+    with (going / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "eval", "st')
+    return build_page([runs], runs / "page.html", "Browser test", paper=True)
+
+
+@pytest.fixture(scope="module")
+def explainer(tmp_path_factory):
+    return build_explainer(tmp_path_factory.mktemp("explain") / "explain.html", scenes())
+
+
+class Page:
+    """A page in the browser, at a size and by day or night."""
+
+    def __init__(self, browser, path, size=DESK, night=False):
+        self.browser = browser
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if night else "light"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        browser.get_log("browser")  # what earlier pages said
+        browser.get(path.as_uri())
+
+    def js(self, code, *arguments):
+        return self.browser.execute_script(f"return {code}", *arguments)
+
+    def all(self, selector):
+        return self.browser.find_elements("css selector", selector)
+
+    def one(self, selector):
+        return self.browser.find_element("css selector", selector)
+
+    def click(self, selector):
+        element = self.one(selector)
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def slide(self, selector, value):
+        code = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"
+        self.browser.execute_script(code, self.one(selector), value)
+
+    def complaints(self):
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize("night", [False, True])
+def test_every_chart_of_the_report_is_drawn(browser, report, size, night):
+    page = Page(browser, report, size, night)
+    for panel in ("curves", "lengths", "beta", "overestimation"):
+        drawn = page.js(f"[...document.querySelectorAll('#{panel} path.line')].map((p) => p.getTotalLength())")
+        assert drawn and min(drawn) > 10, panel
+    assert len(page.all("#curves figure")) == 3 and page.all("#curves path.band")
+    assert len(page.all("#games .bar")) == 1
+    assert page.js("document.documentElement.scrollWidth <= window.innerWidth")  # nothing sticks out sideways
+    assert page.js("getComputedStyle(document.body).backgroundColor") == ("rgb(15, 18, 22)" if night else "rgb(246, 247, 249)")
+    assert page.complaints() == []
+
+
+def test_methods_can_be_hidden_with_the_keyboard(browser, report):
+    page = Page(browser, report)
+    before = len(page.all("#curves path.line"))
+    button = page.one("#curves .legend button")
+    assert button.get_attribute("aria-pressed") == "true"
+    button.send_keys(" ")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert len(page.all("#curves path.line")) < before
+    button.send_keys(" ")
+    assert len(page.all("#curves path.line")) == before
+
+
+def test_switches_and_views_change_the_charts(browser, report):
+    page = Page(browser, report)
+    boxes = {box.text: box for box in page.all("#curves label.switch")}
+    boxes["95 % interval"].click()
+    assert not page.all("#curves path.band")
+    boxes["single runs"].click()
+    assert page.all("#curves path.single")
+    assert "(log)" not in page.one("#curves figure").text
+    boxes["log scale"].click()
+    assert "(log)" in page.one("#curves figure").text
+    before = page.one("#curves path.line").get_attribute("d")
+    page.browser.execute_script("document.querySelector('#curves input[value=best]').click()")
+    assert page.one("#curves path.line").get_attribute("d") != before
+    assert page.complaints() == []
+
+
+def test_values_are_read_by_pointer_and_by_arrow_keys(browser, report):
+    page = Page(browser, report)
+    plot = page.one("#curves .plot")
+    page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    pytest.importorskip("selenium.webdriver").ActionChains(browser).move_to_element(plot).perform()
+    tip = page.one("#curves .tip")
+    assert tip.is_displayed() and "ebu" in tip.text and "3 runs" in tip.text and " to " in tip.text
+    plot.send_keys("\ue012")  # the left arrow
+    assert "agent steps" in page.one("#spoken").get_attribute("textContent")
+    plot.send_keys("\ue00c")  # Escape
+    assert not tip.is_displayed()
+
+
+def test_a_finger_reads_values_that_stay_when_it_is_lifted(browser, report):
+    page = Page(browser, report, PHONE)
+    plot = page.one("#curves .plot")
+    page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    box = page.js("arguments[0].getBoundingClientRect().toJSON()", plot)
+    middle = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    for kind, points in (("touchStart", [middle]), ("touchEnd", [])):
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    assert page.one("#curves .tip").is_displayed()
+    assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_games_can_be_chosen(browser, report):
+    page = Page(browser, report)
+    code = "const s = arguments[0]; s.selectedIndex = s.options.length - 1; s.dispatchEvent(new Event('change'))"
+    browser.execute_script(code, page.one("#games select"))
+    assert len(page.all("#games .bar")) == 49 and "29 of 49" in page.one("#games").text
+
+
+def test_every_picture_and_chart_has_words(browser, report):
+    page = Page(browser, report)
+    assert page.js("[...document.images].every((image) => image.alt.length > 10 && image.naturalWidth > 0)")
+    assert page.js("[...document.querySelectorAll('.plot[role=img]')].every((plot) => plot.ariaLabel.includes('ends at'))")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize("night", [False, True])
+def test_the_explainer_steps_through_an_episode(browser, explainer, size, night):
+    page = Page(browser, explainer, size, night)
+    assert len(page.all(".world svg")) == 4 and page.all("#reach path.line")
+    for _ in range(5):
+        page.click("#step")
+    assert page.one("[data-method=ebu] .reached").text.endswith("5 of 5 steps")
+    assert page.one("[data-method=one_step] .reached").text.endswith("1 of 5 steps")
+    assert "0.656" in page.one("#now").text and not page.one("#step").is_enabled()
+    assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.complaints() == []
+
+
+def test_the_slider_changes_the_targets(browser, explainer):
+    page = Page(browser, explainer)
+    page.slide("#position", 5)
+    rows = "[...document.querySelectorAll('#sheet tr')]"
+    first_target = rows + ".find((row) => row.innerText.startsWith('EBU')).cells[1].innerText"
+    found = {}
+    for place, beta in ((0, "0.00"), (10, "0.50"), (20, "1.00")):
+        page.slide("#beta", place)
+        assert page.one("#beta-value").text == beta
+        found[beta] = page.js(first_target)
+    assert found == {"0.00": "0", "0.50": "0.041", "1.00": "0.656"}  # 0, (βγ)⁴, γ⁴
+
+
+def test_playing_moves_on_its_own_and_pauses(browser, explainer):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    page = Page(browser, explainer)
+    page.browser.execute_script("document.querySelector('input[value=maze]').click()")
+    page.click("#play")
+    assert page.one("#play").text == "Pause"
+    WebDriverWait(browser, 20).until(lambda _: int(page.one("#position").get_attribute("value")) >= 2)
+    page.click("#play")
+    stopped = page.one("#position").get_attribute("value")
+    assert page.one("#play").text == "Play" and 2 <= int(stopped) < 17
+
+
+def test_further_updates_carry_one_step_learning_on(browser, explainer):
+    page = Page(browser, explainer)
+    page.slide("#position", 5)
+    page.click("#play")  # by now it says: next update
+    page.click("#play")
+    assert page.one("#update-value").text == "2 of 15"
+    page.slide("#position", 5)
+    assert page.one("[data-method=one_step] .reached").text.endswith("3 of 5 steps")
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_every_suggestion_shows_something(browser, explainer, number):
+    page = Page(browser, explainer)
+    page.browser.execute_script("document.querySelectorAll('[data-try]')[arguments[0]].click()", number)
+    words = page.one("#now").text
+    assert ("rates another action higher" in words) == (number >= 3)
+    assert page.one("[data-method=ebu] .reached").text and page.complaints() == []
