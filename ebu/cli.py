@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -54,7 +55,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _usage() -> str:
     lines = ["usage: ebu COMMAND [options]", "", "Sample-efficient value learning with Episodic Backward Update.", ""]
-    lines += [f"  {name:<8} {summary}" for name, (summary, _) in COMMANDS.items()]
+    lines += [f"  {name:<9} {summary}" for name, (summary, _) in COMMANDS.items()]
     lines += ["", "`ebu COMMAND --help` explains one. Without options, `ebu train` learns the embedded MNIST maze."]
     return "\n".join(lines)
 
@@ -62,35 +63,22 @@ def _usage() -> str:
 # Each command imports what it needs when it is called: `ebu --help` does not wait for PyTorch.
 
 
-def _train(arguments: list[str]) -> int:
-    from ebu.commands.train import train
+def _command(module: str, function: str) -> Callable[[list[str]], int]:
+    def run(arguments: list[str]) -> int:
+        return int(getattr(importlib.import_module(f"ebu.commands.{module}"), function)(arguments))
 
-    return train(arguments)
-
-
-def _eval(arguments: list[str]) -> int:
-    from ebu.commands.watch import evaluate_run
-
-    return evaluate_run(arguments)
-
-
-def _play(arguments: list[str]) -> int:
-    from ebu.commands.watch import play_run
-
-    return play_run(arguments)
-
-
-def _list(arguments: list[str]) -> int:
-    from ebu.commands.listing import listing
-
-    return listing(arguments)
+    return run
 
 
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
-    "train": ("train an agent", _train),
-    "eval": ("score a trained run", _eval),
-    "play": ("watch a trained run, or record it", _play),
-    "list": ("algorithms, environments, presets", _list),
+    "train": ("train an agent", _command("train", "train")),
+    "eval": ("score a trained run", _command("watch", "evaluate_run")),
+    "play": ("watch a trained run, or record it", _command("watch", "play_run")),
+    "report": ("one page about one or more runs", _command("reports", "report")),
+    "reproduce": ("an item of the paper: rows and a picture", _command("reports", "reproduce")),
+    "explain": ("a page that plays an episode backward", _command("reports", "explain")),
+    "theory": ("the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
+    "list": ("algorithms, environments, presets, items", _command("listing", "listing")),
 }
 
 

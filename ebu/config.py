@@ -12,8 +12,6 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from ebu.errors import UserError
 
 Schedule = Literal["linear", "quadratic", "delayed-linear"]
@@ -210,7 +208,7 @@ def override(config: Config, **settings: Any) -> Config:
             close = difflib.get_close_matches(name, stages, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help` lists them"
             raise UserError(f"there is no setting {name!r}{hint}")
-        if isinstance(value, np.generic):
+        if hasattr(value, "item"):  # a number of NumPy's
             value = value.item()
         stage = stages[name]
         (top if stage is None else changes.setdefault(stage, {}))[name] = value

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+
 from rich.console import Console
 from rich.table import Table
 
 from ebu.algorithms import ALGORITHMS
+from ebu.commands.reports import ITEMS
 from ebu.envs.make import EXAMPLES
 from ebu.errors import UserError
 from ebu.presets import PRESETS
@@ -21,6 +24,7 @@ def listing(arguments: list[str]) -> int:
     sections = {
         "Algorithms  (--algo)": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
         "Environments  (--env; any Gymnasium id with discrete actions)": EXAMPLES,
+        "Items of the paper  (ebu reproduce)": {name: _first_line(module) for name, module in ITEMS.items()},
         "Presets  (--preset)": {family: ", ".join(presets) for family, presets in PRESETS.items()},
     }
     for title, entries in sections.items():
@@ -30,3 +34,8 @@ def listing(arguments: list[str]) -> int:
         console.print(table)
         console.print()
     return 0
+
+
+def _first_line(module: str) -> str:
+    text = importlib.import_module(f"ebu.experiments.{module}").__doc__ or ""
+    return text.strip().splitlines()[0]
