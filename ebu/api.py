@@ -126,7 +126,7 @@ class Agent:
         loop = self.loop
         start = loop.step
         with ExitStack() as stack:
-            stack.enter_context(_threads(self.config, self.observations.spec.kind))
+            stack.enter_context(self.threads())
             bar = None
             if progress_bar:
                 bar = ProgressBar(total_timesteps, f"{self.algo} · {self.config.environment.env}", Console(stderr=True))
@@ -141,6 +141,10 @@ class Agent:
                 if bar is not None:
                     bar.advance(loop.step - start)
         return self
+
+    def threads(self) -> _threads:
+        """A context with the number of CPU threads that suits the network."""
+        return _threads(self.config, self.observations.spec.kind)
 
     # ------------------------------------------------------------------ acting
 

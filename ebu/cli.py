@@ -72,6 +72,8 @@ def _command(module: str, function: str) -> Callable[[list[str]], int]:
 
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "train": ("train an agent", _command("train", "train")),
+    "resume": ("go on with a run, exactly where it stopped", _command("resume", "resume")),
+    "verify": ("check a run folder, and that resuming is exact", _command("resume", "verify")),
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),
     "report": ("one page about one or more runs", _command("reports", "report")),

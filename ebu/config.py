@@ -152,6 +152,10 @@ class RunConfig:
     """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
     log_every: int = 1_000
     """Steps between rows of training metrics."""
+    checkpoint_every: int = 50_000
+    """Steps between checkpoints of the command line's runs …"""
+    checkpoint_minutes: float = 10.0
+    """… and minutes, whichever comes first."""
 
 
 @dataclass(frozen=True)
@@ -325,5 +329,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "seed": (0, 2**63 - 1, "a whole number of at least 0"),
     "threads": (0, 1024, "a whole number between 0 and 1024"),
     "log_every": _COUNT,
+    "checkpoint_every": _COUNT,
+    "checkpoint_minutes": (1e-3, 1e9, "greater than 0"),
     "reward_clip": (0.0, _LARGE, "at least 0"),
 }

@@ -11,3 +11,7 @@ class Interrupted(Exception):
 
 class RunFailure(Exception):
     """A run that could not go on (a NaN reward, a full disk); one line, exit code 1."""
+
+
+class EnvironmentFailure(RunFailure):
+    """The environment raised, or returned what cannot be learned from; the agent itself is sound."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,10 @@ from ebu.commands.parsing import parse, peek
 from ebu.config import Config, merge_environment_arguments, override
 from ebu.envs.mnist_maze import MNISTMaze
 from ebu.presets import configure
-from ebu.training.runs import Recorder, RunFolder, evaluations
+from ebu.training.lock import RunLock
+from ebu.training.progress import ProgressBar
+from ebu.training.runs import RunFolder, evaluations
+from ebu.training.session import Listener, Session
 from ebu.training.summary import draw_curve, sparkline, summarise
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
@@ -55,20 +60,40 @@ def train(arguments: list[str]) -> int:
     config = override(config, env_args=merged)
     agent = Agent.from_config(config)  # everything that can be refused is refused here, before a folder is made
     folder = RunFolder.create(parsed.run or _free_folder(config), config)
+    with RunLock(folder.path):
+        return carry_on(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 
+
+def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
+    """Train to the end of the plan, or to a signal; returns the exit code."""
+    config = agent.config
     console = Console(stderr=True)
     console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
-    if parsed.tensorboard:
+    if tensorboard:
         console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
-    start = time.perf_counter()
-    with Recorder(folder, parsed.tensorboard) as recorder:
-        agent.learn(config.steps, callback=recorder, progress_bar=not parsed.quiet and sys.stderr.isatty())
-        every = config.evaluation.eval_every
-        if not every or config.steps % every:
-            recorder(agent.loop.evaluate())
+    with ExitStack() as stack:
+        stack.enter_context(agent.threads())
+        session = Session(folder, agent.loop, config.steps, announce=lambda text: console.print(text, highlight=False))
+        if resume:
+            session.resume()
+        if resume and session.is_finished:
+            console.print("the run is finished; nothing is left to do", highlight=False)
+        start, start_step = time.perf_counter(), agent.loop.step
+        listeners: list[Listener] = []
+        on_step: Callable[[int], None] = lambda step: None  # noqa: E731
+        if not quiet and sys.stderr.isatty():
+            bar = ProgressBar(config.steps, f"{config.algo} · {config.environment.env}", console, start_step)
+            stack.callback(bar.close)
+            listeners.append(bar)
+            on_step = bar.advance
+        finished = session.run(listeners, on_step, tensorboard)
+        seconds = time.perf_counter() - start
     agent.save(folder.policy)
-    _close(folder, agent, time.perf_counter() - start)
-    return 0
+    if finished:
+        _close(folder, agent, agent.loop.step - start_step, seconds)
+        return 0
+    print(f"stopped at step {agent.loop.step:,}; continue with: ebu resume {folder.path}", file=sys.stderr)
+    return 130
 
 
 def _free_folder(config: Config) -> Path:
@@ -79,14 +104,14 @@ def _free_folder(config: Config) -> Path:
     return path
 
 
-def _close(folder: RunFolder, agent: Agent, seconds: float) -> None:
+def _close(folder: RunFolder, agent: Agent, steps: int, seconds: float) -> None:
     """The summary: a few facts, the curve, where things are."""
     summary = summarise(folder)
     folder.write_summary(summary)
     draw_curve(folder, folder.curve)
     console = Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _facts(summary, agent, seconds):
+    for name, value in _facts(summary, agent, steps, seconds):
         table.add_row(name, value)
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
@@ -101,8 +126,10 @@ def _close(folder: RunFolder, agent: Agent, seconds: float) -> None:
         console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)
 
 
-def _facts(summary: dict[str, Any], agent: Agent, seconds: float) -> list[tuple[str, str]]:
-    facts = [("steps", f"{summary['steps']:,} in {seconds:.0f} s ({summary['steps'] / seconds:,.0f} per second)")]
+def _facts(summary: dict[str, Any], agent: Agent, steps: int, seconds: float) -> list[tuple[str, str]]:
+    facts = [("steps", f"{summary['steps']:,}")]
+    if steps:
+        facts = [("steps", f"{summary['steps']:,} ({steps:,} now, in {seconds:.0f} s: {steps / seconds:,.0f} per second)")]
     if "final_mean_reward" in summary:
         facts.append(("final score", f"{summary['final_mean_reward']:.4g}  (best {summary['best_mean_reward']:.4g})"))
     memory = agent.loop.memory

@@ -27,7 +27,7 @@ from ebu.agent.schedules import epsilon_schedule, learning_rate
 from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
 from ebu.envs.spaces import count_actions, describe
-from ebu.errors import Interrupted, RunFailure
+from ebu.errors import EnvironmentFailure, Interrupted, RunFailure, UserError
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
@@ -160,6 +160,10 @@ class TrainingLoop:
         while self.step < until or self.is_busy:
             yield from self.advance()
 
+    def request_evaluation(self) -> None:
+        """Have the policy evaluated next, whatever the interval."""
+        self._due.append("evaluate")
+
     @property
     def is_busy(self) -> bool:
         """Whether something is still due after the last step."""
@@ -204,7 +208,8 @@ class TrainingLoop:
         epsilon = 1.0 if opening else self.epsilon(self.step)
         policy = self.policies[self.rotation.current]
         action, probability = policy.act(self.state, epsilon, self.streams.exploration)
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        with _told_as_failure(f"at step {self.step + 1}, after action {action}"):
+            observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
         learned_reward = clip_reward(float(reward), self.config.environment.reward_clip)
         self._require_finite(frame, float(reward), learned_reward, action)
@@ -220,7 +225,8 @@ class TrainingLoop:
 
     def _begin_episode(self) -> None:
         seed = draw_seed(self.streams.episodes)
-        observation, _ = self.env.reset(seed=seed)
+        with _told_as_failure(f"at the reset before step {self.step + 1}"):
+            observation, _ = self.env.reset(seed=seed)
         frame = self.observations.encode(observation)
         self._require_finite(frame, 0.0, 0.0, None)
         self.open = OpenEpisode(seed, [frame])
@@ -256,10 +262,10 @@ class TrainingLoop:
         """A damaged number must not reach the memory, from where it would spread to every weight."""
         after = "at reset" if action is None else f"after action {action}"
         if not (math.isfinite(reward) and abs(learned_reward) <= LARGEST_REWARD):
-            raise RunFailure(f"the environment returned the reward {reward} at step {self.step + 1}, {after}")
+            raise EnvironmentFailure(f"the environment returned the reward {reward} at step {self.step + 1}, {after}")
         if self._frames_can_be_damaged and not np.isfinite(frame).all():
             place = np.argwhere(~np.isfinite(frame))[0].tolist()
-            raise RunFailure(
+            raise EnvironmentFailure(
                 f"the environment returned an observation with {frame[tuple(place)]} at index {place} "
                 f"at step {self.step + 1}, {after}"
             )
@@ -395,6 +401,18 @@ def unchanged_if_interrupted(rng: np.random.Generator) -> Iterator[None]:
     except Interrupted:
         rng.bit_generator.state = before
         raise
+
+
+@contextmanager
+def _told_as_failure(when: str) -> Iterator[None]:
+    """Whatever an environment raises, as one line that says when."""
+    try:
+        yield
+    except (UserError, RunFailure):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise EnvironmentFailure(f"the environment raised {type(error).__name__} {when}: {reason}") from error
 
 
 def relative_length(length: int, info: dict[str, Any]) -> float | None:

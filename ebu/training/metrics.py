@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any, TextIO
@@ -47,6 +48,11 @@ class MetricsFile:
             self._file.write(json.dumps(values) + "\n")
             self._file.flush()
 
+    def sync(self) -> int:
+        """Wait until everything is on the disk; returns the file's length in bytes."""
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
     def close(self) -> None:
         self._file.close()
 
@@ -78,7 +84,7 @@ class TensorBoard:
     def __init__(self, folder: Path, start_step: int = 0) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
-        self._writer = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder), purge_step=start_step + 1 if start_step else None)
         self._start = time.perf_counter()
         self._start_step = start_step
 

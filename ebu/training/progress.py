@@ -5,12 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     Task,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
@@ -23,27 +21,25 @@ REFRESH_STEPS = 100
 class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f} steps/s" if speed else "… steps/s", style="cyan")
+        return Text(f"{speed:,.0f}/s" if speed else "…/s", style="cyan")
 
 
 class ProgressBar:
     """Listens to events; ``advance`` is called at every step and is cheap."""
 
-    def __init__(self, total: int, title: str, console: Console | None = None) -> None:
+    def __init__(self, total: int, title: str, console: Console | None = None, start: int = 0) -> None:
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=12),
+            TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[facts]}"),
             _Speed(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=console,
             refresh_per_second=4,
         )
         self._facts: dict[str, str] = {}
-        self._task = self._progress.add_task(title, total=total, facts="")
+        self._task = self._progress.add_task(title, total=total, completed=start, facts="")
         self._progress.start()
 
     def __call__(self, event: Event) -> None:
@@ -58,7 +54,7 @@ class ProgressBar:
                 self._facts["loss"] = f"{metrics['loss']:.2g}"
         elif isinstance(event, Evaluated):
             self._facts["greedy"] = f"{event.evaluation.mean:.4g}"
-        text = "  ".join(f"[dim]{name}[/dim] {value}" for name, value in self._facts.items())
+        text = " ".join(f"[dim]{name}[/dim] {value}" for name, value in self._facts.items())
         self._progress.update(self._task, facts=text)
 
     def advance(self, done: int) -> None:

@@ -28,7 +28,7 @@ class RunFolder:
     def create(cls, path: Path, config: Config) -> RunFolder:
         """A new folder; one that already holds a run is never written into."""
         if (path / "config.json").exists():
-            raise UserError(f"{path} already holds a run; choose another --run folder or delete it first")
+            raise UserError(f"{path} already holds a run; go on with it by `ebu resume {path}`, or choose another --run")
         try:
             path.mkdir(parents=True, exist_ok=True)
             (path / "config.json").write_text(to_json(config), encoding="utf-8")
@@ -63,20 +63,25 @@ class RunFolder:
 class Recorder:
     """Writes every event to the run folder while a run lasts."""
 
-    def __init__(self, folder: RunFolder, tensorboard: bool = True) -> None:
+    def __init__(self, folder: RunFolder, tensorboard: bool = True, start_step: int = 0) -> None:
         self._stack = ExitStack()
+        self._metrics = MetricsFile(folder.metrics)
         self._listeners: list[MetricsFile | TimingFile | TensorBoard] = [
-            MetricsFile(folder.metrics),
-            TimingFile(folder.path / "timing.jsonl"),
+            self._metrics,
+            TimingFile(folder.path / "timing.jsonl", start_step),
         ]
         if tensorboard:
-            self._listeners.append(TensorBoard(folder.path))
+            self._listeners.append(TensorBoard(folder.path, start_step))
         for listener in self._listeners:
             self._stack.callback(listener.close)
 
     def __call__(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+    def sync_metrics(self) -> int:
+        """Bring the metrics to the disk; returns their length in bytes."""
+        return self._metrics.sync()
 
     def __enter__(self) -> Recorder:
         return self

@@ -1,0 +1,112 @@
+"""``ebu resume`` and ``ebu verify``: go on with a run, and check that one can."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from ebu.api import Agent
+from ebu.commands.parsing import parse
+from ebu.commands.train import carry_on
+from ebu.config import Config, override
+from ebu.errors import UserError
+from ebu.training.checkpoints import verify as verify_checkpoints
+from ebu.training.lock import RunLock
+from ebu.training.runs import RunFolder
+from ebu.training.session import Session
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """Go on with a run exactly where its last checkpoint stands."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    tensorboard: bool = True
+    quiet: bool = False
+    """No progress bar."""
+
+
+@dataclass(frozen=True)
+class VerifyArguments:
+    """Check a run folder: hashes, manifest, settings, metrics."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    prove: bool = False
+    """Also train briefly twice with these settings, once interrupted, and compare weights and metrics byte for byte."""
+    steps: int = 600
+    """Steps of the proof."""
+
+
+def resume(arguments: list[str]) -> int:
+    args = parse(ResumeArguments, arguments, "ebu resume")
+    folder = RunFolder.open(args.run)
+    with RunLock(folder.path):
+        return carry_on(folder, Agent.from_config(folder.config()), args.tensorboard, args.quiet, resume=True)
+
+
+def verify(arguments: list[str]) -> int:
+    args = parse(VerifyArguments, arguments, "ebu verify")
+    folder = RunFolder.open(args.run)
+    problems = verify_checkpoints(folder.path / "checkpoints") + _problems_of_metrics(folder)
+    config = folder.config()
+    if args.prove:
+        problems += prove(config, args.steps)
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print(f"{folder.path}: good" + (f"; resuming is exact over {args.steps} steps" if args.prove else ""))
+    return 1 if problems else 0
+
+
+def _problems_of_metrics(folder: RunFolder) -> list[str]:
+    """Rows that cannot be read, or whose steps go back. A torn last line belongs to a run that is going or was killed."""
+    if not folder.metrics.exists():
+        return [f"{folder.metrics} is missing"]
+    problems, last = [], 0
+    *lines, tail = folder.metrics.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        try:
+            step = json.loads(line)["step"]
+        except (ValueError, KeyError, TypeError):
+            problems.append(f"{folder.metrics} line {number} is not a row of metrics")
+            continue
+        if step < last:
+            problems.append(f"{folder.metrics} line {number}: step {step} after step {last}")
+        last = step
+    if tail and folder.summary.exists():
+        problems.append(f"{folder.metrics} ends in the middle of a line")
+    return problems
+
+
+def prove(config: Config, steps: int) -> list[str]:
+    """Train twice for ``steps``, once stopped halfway and resumed in a fresh agent; what differs, if anything."""
+    if steps < 2:
+        raise UserError(f"--steps must be at least 2, got {steps}")
+    small = override(config, steps=steps, learning_starts=min(config.learner.learning_starts, steps // 4), log_every=50)
+    with tempfile.TemporaryDirectory() as temporary:
+        straight = RunFolder.create(Path(temporary) / "straight", small)
+        weights = _train(straight, small, stop_at=None)
+        halved = RunFolder.create(Path(temporary) / "halved", small)
+        _train(halved, small, stop_at=steps // 2)
+        resumed = _train(halved, small, stop_at=None)
+        problems = []
+        if weights != resumed:
+            problems.append("after resuming, the weights differ from those of a run that was never interrupted")
+        if straight.metrics.read_bytes() != halved.metrics.read_bytes():
+            problems.append("after resuming, the metrics differ from those of a run that was never interrupted")
+        return problems
+
+
+def _train(folder: RunFolder, config: Config, stop_at: int | None) -> bytes:
+    agent = Agent.from_config(config)
+    session = Session(folder, agent.loop, config.steps, announce=lambda text: None)
+    session.resume()
+    session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
+    return agent.loop.learner.online.parameters.numpy(force=True).tobytes()

@@ -1,0 +1,83 @@
+"""Bringing an environment back to the middle of an episode: by its own snapshot, or by playing the episode again."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+
+from ebu.envs.spaces import describe
+from ebu.training.loop import OpenEpisode
+
+PROBE_STEPS = 30
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """What an environment offers to be saved and restored exactly."""
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> Any:
+        """Back to the snapshot; returns the observation of that moment."""
+
+
+def capture(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
+    """The environment's snapshot, or None where the open episode has to be played again."""
+    return env.unwrapped.snapshot() if isinstance(env.unwrapped, Snapshots) else None
+
+
+def bring_back(env: gymnasium.Env[Any, Any], snapshot: dict[str, Any] | None, episode: OpenEpisode | None) -> bool:
+    """Put the environment where it was; False where it does not come back exactly and the episode must be dropped."""
+    if isinstance(env.unwrapped, Snapshots) and snapshot is not None:
+        env.reset(seed=episode.seed if episode is not None else 0)  # wrappers want a reset before the first step
+        env.unwrapped.restore(snapshot)
+        if episode is not None:
+            _set_elapsed_steps(env, len(episode.actions))
+        return True
+    return episode is None or _replay(env, episode)
+
+
+def _replay(env: gymnasium.Env[Any, Any], episode: OpenEpisode) -> bool:
+    """Play the recorded actions from the recorded seed, checking every observation."""
+    encode = describe(env.observation_space).encode
+    observation, _ = env.reset(seed=episode.seed)
+    if not _same(encode(observation), episode.observations[0]):
+        return False
+    for action, expected in zip(episode.actions, episode.observations[1:]):
+        observation, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated or not _same(encode(observation), expected):
+            return False
+    return True
+
+
+def comes_back_exactly(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether a run on this environment can be resumed exactly; tried out on a spare copy."""
+    if isinstance(env.unwrapped, Snapshots):
+        return True
+    encode = describe(env.observation_space).encode
+    rng = np.random.default_rng(0)
+    observation, _ = env.reset(seed=12345)
+    episode = OpenEpisode(12345, [encode(observation)])
+    for _ in range(PROBE_STEPS):
+        action = int(rng.integers(env.action_space.n))  # type: ignore[attr-defined]
+        observation, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            break
+        episode.actions.append(action)
+        episode.observations.append(encode(observation))
+    return _replay(env, episode)
+
+
+def _same(frame: np.ndarray, other: np.ndarray) -> bool:
+    return frame.shape == other.shape and frame.tobytes() == other.tobytes()
+
+
+def _set_elapsed_steps(env: gymnasium.Env[Any, Any], steps: int) -> None:
+    """A time limit around an environment counts its own steps, which no snapshot inside knows."""
+    layer: Any = env
+    while layer is not env.unwrapped:
+        if isinstance(layer, gymnasium.wrappers.TimeLimit):
+            setattr(layer, "_elapsed_steps", steps)  # noqa: B010 - the wrapper offers no other way
+        layer = layer.env

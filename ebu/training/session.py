@@ -1,0 +1,159 @@
+"""A run that cannot be lost: the loop with its folder, lock, checkpoints and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ebu.config import to_json
+from ebu.errors import EnvironmentFailure, Interrupted, UserError
+from ebu.training.checkpoints import CheckpointStore
+from ebu.training.environments import bring_back, capture, comes_back_exactly
+from ebu.training.events import Event
+from ebu.training.loop import TrainingLoop
+from ebu.training.points import reached
+from ebu.training.runs import Recorder, RunFolder
+from ebu.training.tree import require_like
+
+Listener = Callable[[Event], Any]
+Announce = Callable[[str], None]
+
+
+class Session:
+    """Runs a loop to the end of its plan, saving it on the way. Made new, or resumed from the folder's checkpoints."""
+
+    def __init__(self, folder: RunFolder, loop: TrainingLoop, steps: int, announce: Announce) -> None:
+        self._folder = folder
+        self._loop = loop
+        self._steps = steps
+        self._announce = announce
+        self._store = CheckpointStore(folder.path / "checkpoints")
+        self._metrics_bytes = 0
+        self._evaluated_at_end = False
+        self._asked_to_stop = False
+        self._saved_step = 0
+        self._saved_time = time.monotonic()
+        loop.plan(steps)
+        loop.should_stop = lambda: self._asked_to_stop
+
+    @property
+    def is_finished(self) -> bool:
+        return self._loop.step >= self._steps and not self._loop.is_busy and self._evaluated_at_end
+
+    def resume(self) -> None:
+        """Back to the newest good checkpoint; from the beginning where there is none."""
+        loaded = self._store.load(self._announce)
+        if loaded is None:
+            self._announce("there is no checkpoint yet: the run begins again from its start")
+            self._trim_metrics(0)
+            return
+        tree = loaded.tree
+        try:
+            if tree["config"] != to_json(self._folder.config()):
+                raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
+            require_like(tree["loop"], self._loop.state_dict(), "loop")
+            self._loop.load_state_dict(tree["loop"], loaded.episodes)
+            if not bring_back(self._loop.env, tree["environment"], self._loop.open):
+                self._announce("the environment does not come back exactly: the episode that was being played is dropped")
+                self._loop.drop_open_episode()
+            self._evaluated_at_end = bool(tree["evaluated_at_end"])
+            metrics_bytes = int(tree["metrics_bytes"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"the checkpoint in {self._folder.path} does not fit this run: {reason}") from error
+        self._saved_step = loaded.step
+        self._trim_metrics(metrics_bytes)
+        self._announce(f"resumed at step {loaded.step:,}")
+
+    def run(self, listeners: list[Listener], on_step: Callable[[int], None], tensorboard: bool) -> bool:
+        """Train until the plan is done (True) or a signal asks to stop (False); either way a checkpoint is left."""
+        if self._loop.evaluation_env is not None and not comes_back_exactly(self._loop.evaluation_env):
+            self._announce(
+                "this environment does not repeat itself from its seed: after an interruption the episode being played "
+                "is dropped, and the rest of the run may differ from one that was never interrupted"
+            )
+        with _signals(self._ask_to_stop), Recorder(self._folder, tensorboard, self._loop.step) as recorder:
+            everyone: list[Listener] = [recorder, *listeners]
+            try:
+                while not self.is_finished and not self._asked_to_stop:
+                    self._plan_final_evaluation()
+                    for event in self._loop.advance():
+                        for listener in everyone:
+                            if listener(event) is False:
+                                self._asked_to_stop = True
+                    on_step(self._loop.step)
+                    if self._is_checkpoint_due():
+                        self._save(recorder)
+            except Interrupted:
+                pass
+            except EnvironmentFailure:
+                # Nobody knows what state the environment is in: its episode is dropped, what was learned is kept.
+                self._loop.drop_open_episode()
+                self._save(recorder)
+                raise
+            self._save(recorder)
+        return self.is_finished
+
+    def _plan_final_evaluation(self) -> None:
+        """The last evaluation of a run whose length is not a multiple of the interval between them."""
+        if self._loop.step >= self._steps and not self._loop.is_busy:
+            every = self._loop.config.evaluation.eval_every
+            if (not every or self._steps % every) and self._loop.evaluation_env is not None:
+                self._loop.request_evaluation()
+            self._evaluated_at_end = True
+
+    def _ask_to_stop(self) -> None:
+        self._asked_to_stop = True
+
+    def _is_checkpoint_due(self) -> bool:
+        config = self._loop.config.run
+        steps_due = self._loop.step - self._saved_step >= config.checkpoint_every
+        return steps_due or time.monotonic() - self._saved_time >= 60 * config.checkpoint_minutes
+
+    def _save(self, recorder: Recorder) -> None:
+        reached("session:save")
+        tree = {
+            "config": to_json(self._folder.config()),
+            "loop": self._loop.state_dict(),
+            "environment": capture(self._loop.env),
+            "metrics_bytes": recorder.sync_metrics(),
+            "evaluated_at_end": self._evaluated_at_end,
+        }
+        self._store.save(self._loop.step, tree, self._loop.memory)
+        self._saved_step, self._saved_time = self._loop.step, time.monotonic()
+
+    def _trim_metrics(self, length: int) -> None:
+        """Rows written after the checkpoint are written again: no gap, no duplicate."""
+        path = self._folder.metrics
+        there = path.stat().st_size if path.exists() else 0
+        if there < length:
+            raise UserError(f"{path} is shorter than its checkpoint says; the run cannot be resumed exactly")
+        if there > length:
+            os.truncate(path, length)
+
+
+@contextmanager
+def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks; the second ends the process at once. What is saved stays saved."""
+    asked = False
+
+    def handle(number: int, _: Any) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        ask_to_stop()
+
+    try:
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread, where signals cannot be caught
+        before = {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
