@@ -12,6 +12,7 @@ from ebu.agent.actor import FrameStack
 from ebu.envs.spaces import describe
 from ebu.errors import Interrupted
 from ebu.seeding import draw_seed
+from ebu.training.points import reached
 from ebu.types import Array, Evaluation
 
 
@@ -53,6 +54,7 @@ def evaluate(
             rewards.append(float(reward))
             state = frames.push(encode(observation))
             over = terminated or truncated
+        reached("evaluate")
         returns.append(float(sum(rewards)))
         lengths.append(len(rewards))
         discounted += discounted_returns([clip_reward(reward, reward_clip) for reward in rewards], gamma)

@@ -33,6 +33,7 @@ from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
 from ebu.training.evaluate import clip_reward, evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
+from ebu.training.points import reached
 from ebu.types import Array, Episode, Targets
 
 RECENT_EPISODES = 100
@@ -255,6 +256,7 @@ class TrainingLoop:
         """Adaptive EBU: the learner that scored best is copied to all."""
         best, scores = self.rotation.leader(), self.rotation.scores()
         self.learner.copy_to_all(best)
+        reached("synchronise")
         self.rotation.synchronised(self.step)
         return Synchronised(self.step, best, self.config.target.betas[best], scores)
 
@@ -279,6 +281,7 @@ class TrainingLoop:
             self.sampler.progress = min(self.step / self.planned_steps, 1.0)
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, missing, self.streams.sampling)
+                reached("targets")
                 valued = ValuedSpan(span, self.learner, self.epsilon(self.step), self.should_stop)
                 self.backlog.push(span, self.rule(valued))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
@@ -333,8 +336,8 @@ class TrainingLoop:
             "backlog": self.backlog.state_dict(),
             "rotation": self.rotation.state_dict(),
             "recent": [asdict(ended) for ended in self._recent],
-            "losses": torch.tensor([float(u.loss) for u in self._since_row]),
-            "values": torch.tensor([float(u.values) for u in self._since_row]),
+            "losses": np.array([float(u.loss) for u in self._since_row], np.float32),
+            "values": np.array([float(u.values) for u in self._since_row], np.float32),
             "open": self.open.state_dict() if self.open is not None else None,
         }
 
@@ -352,7 +355,8 @@ class TrainingLoop:
         self.backlog.load_state_dict(state["backlog"])
         self.rotation.load_state_dict(state["rotation"])
         self._recent.extend(EpisodeEnded(**ended) for ended in state["recent"])
-        self._since_row = [Update(loss, value, value) for loss, value in zip(state["losses"], state["values"])]
+        losses, values = (torch.from_numpy(np.array(state[key])).to(self.device) for key in ("losses", "values"))
+        self._since_row = [Update(loss, value, value) for loss, value in zip(losses, values)]
         if state["open"] is not None:
             self.open = OpenEpisode.from_state_dict(state["open"])
             self.state = self.frame_stack.begin(self.open.observations[0])

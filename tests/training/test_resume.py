@@ -1,0 +1,268 @@
+"""Runs that are stopped, killed and damaged go on as if nothing had happened."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import gymnasium
+import numpy as np
+import pytest
+
+import ebu
+from ebu.commands.resume import prove
+from ebu.envs.make import make_environment
+from ebu.errors import EnvironmentFailure
+from ebu.presets import configure
+from ebu.training.checkpoints import POINTS
+from ebu.training.environments import bring_back, capture, comes_back_exactly
+from ebu.training.loop import OpenEpisode
+from ebu.training.runs import RunFolder
+from ebu.training.session import Session
+
+SMALL = {"learning_starts": 100, "batch_size": 16, "log_every": 50, "hidden_sizes": (16,)}
+CASES = {
+    "ebu on the maze": ("ebu", "maze", {"eval_every": 150}, 400),
+    "adaptive ebu": ("adaptive-ebu", "CartPole-v1", {"betas": (0.0, 1.0), "sync_interval": 120, "eval_every": 150}, 400),
+    "per with evictions": ("per", "CartPole-v1", {"buffer_size": 150, "eval_every": 0}, 400),
+    "retrace": ("retrace", "FrozenLake-v1", {"eval_every": 150}, 400),
+    "tightening": ("optimality-tightening", "CartPole-v1", {"eval_every": 0}, 300),
+    "minatar": ("ebu", "MinAtar/Breakout-v1", {"eval_every": 0, "eval_episodes": 1}, 300),
+    "atari": ("ebu", "breakout", {"eval_every": 0, "eval_episodes": 1, "train_freq": 16, "batch_size": 4}, 200),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_stopped_halfway_and_resumed_equals_one_that_never_stopped(case):
+    algo, env, settings, steps = CASES[case]
+    assert prove(configure(algo, env, **SMALL | settings), steps) == []
+
+
+# ---------------------------------------------------------------------- kill −9
+
+KILLED = {
+    "ebu": "--env maze --env-args size=5 wall_density=0.1 cap=60",
+    "adaptive-ebu": "--env CartPole-v1 --betas 0 0.5 1 --sync-interval 90",
+    "per": "--env CartPole-v1 --buffer-size 200",
+}
+COMMON = (
+    "--steps 500 --checkpoint-every 60 --learning-starts 50 --batch-size 16 --log-every 40 --eval-every 110 "
+    "--eval-episodes 2 --hidden-sizes 16 --quiet True --tensorboard False"
+)
+
+
+def run_cli(arguments, kill_at=None, kill_after=None):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("EBU_KILL_AT", None)
+    if kill_at:
+        environment["EBU_KILL_AT"] = kill_at
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ebu.cli", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    if kill_after is not None:
+        time.sleep(kill_after)
+        process.send_signal(signal.SIGKILL)
+    out, err = process.communicate(timeout=180)
+    return process.returncode, out.decode(), err.decode()
+
+
+def outcome(folder):
+    return (folder / "policy.ebu").read_bytes(), (folder / "metrics.jsonl").read_bytes()
+
+
+def finish(folder):
+    code, _, err = run_cli(["resume", str(folder), "--quiet", "True", "--tensorboard", "False"])
+    assert code == 0, err
+
+
+def killed_runs(tmp_path, algo, line, kills):
+    """Every kill in its own folder, resumed, compared with the run that was never interrupted."""
+    arguments = ["train", "--algo", algo, *line.split(), *COMMON.split()]
+    start = time.perf_counter()
+    code, _, err = run_cli([*arguments, "--run", str(tmp_path / "straight")])
+    assert code == 0, err
+    seconds = time.perf_counter() - start
+    expected = outcome(tmp_path / "straight")
+    for number, (kind, value) in enumerate(kills):
+        folder = tmp_path / f"killed-{number}"
+        options = {"kill_at": value} if kind == "point" else {"kill_after": value * seconds}
+        code, _, _ = run_cli([*arguments, "--run", str(folder)], **options)
+        assert code in (-signal.SIGKILL, 0)
+        if not (folder / "config.json").exists():
+            continue  # killed before there was anything to resume
+        finish(folder)
+        assert outcome(folder) == expected, (kind, value)
+
+
+@pytest.mark.parametrize(
+    ("algo", "point"),
+    [
+        ("ebu", "checkpoint:before-rename:3"),
+        ("adaptive-ebu", "synchronise:2"),
+        ("per", "targets:40"),
+        ("ebu", "evaluate:3"),
+    ],
+)
+def test_a_run_killed_inside_a_named_point_goes_on_exactly(tmp_path, algo, point):
+    killed_runs(tmp_path, algo, KILLED[algo], [("point", point)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", list(KILLED))
+def test_runs_killed_at_random_moments_go_on_exactly(tmp_path, algo):
+    """17 kills of each of three methods: a third at named points, the rest at random times."""
+    rng = random.Random(algo)
+    names = [*POINTS, "targets", "evaluate", "session:save"] + (["synchronise"] if algo == "adaptive-ebu" else [])
+    kills = [("point", f"{rng.choice(names)}:{rng.randint(1, 6)}") for _ in range(6)]
+    kills += [("time", rng.random()) for _ in range(11)]
+    killed_runs(tmp_path, algo, KILLED[algo], kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["MinAtar/Breakout-v1", "breakout"])
+def test_runs_on_images_killed_at_random_moments_go_on_exactly(tmp_path, env):
+    rng = random.Random(env)
+    line = f"--env {env} --train-freq 16 --eval-episodes 1"
+    killed_runs(tmp_path, "ebu", line, [("time", 0.3 + 0.7 * rng.random()) for _ in range(4)])
+
+
+# ---------------------------------------------------------------------- signals
+
+
+def test_a_signal_stops_the_run_with_a_checkpoint_and_the_command_to_go_on(tmp_path):
+    arguments = ["train", "--env", "CartPole-v1", "--steps", "100000000", "--quiet", "True", "--tensorboard", "False"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ebu.cli", *arguments, "--run", str(tmp_path / "r")], stderr=subprocess.PIPE
+    )
+    metrics = tmp_path / "r" / "metrics.jsonl"
+    for _ in range(600):
+        if metrics.exists() and metrics.stat().st_size:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    start = time.perf_counter()
+    _, err = process.communicate(timeout=60)
+    assert time.perf_counter() - start < 5
+    assert process.returncode == 130
+    assert err.decode().strip().splitlines()[-1].endswith(f"continue with: ebu resume {tmp_path / 'r'}")
+    assert any((tmp_path / "r" / "checkpoints").glob("generation-*"))
+
+
+# ---------------------------------------------------------------------- folders and files
+
+
+def session_in(folder, agent, steps, announce=lambda text: None):
+    return Session(folder, agent.loop, steps, announce)
+
+
+def test_a_torn_last_line_is_trimmed_to_the_checkpoint(tmp_path):
+    config = configure("dqn", "CartPole-v1", steps=300, eval_every=0, **SMALL)
+    folder = RunFolder.create(tmp_path / "r", config)
+    agent = ebu.Agent.from_config(config)
+    session_in(folder, agent, 300).run([], lambda step: None, tensorboard=False)
+    whole = folder.metrics.read_bytes()
+    folder.metrics.write_bytes(whole + b'{"kind": "train", "st')
+    again = ebu.Agent.from_config(config)
+    session_in(folder, again, 300).resume()
+    assert folder.metrics.read_bytes() == whole
+    assert all(json.loads(line) for line in whole.splitlines())
+
+
+def test_metrics_shorter_than_the_checkpoint_are_refused(tmp_path):
+    config = configure("dqn", "CartPole-v1", steps=200, eval_every=0, **SMALL)
+    folder = RunFolder.create(tmp_path / "r", config)
+    session_in(folder, ebu.Agent.from_config(config), 200).run([], lambda step: None, tensorboard=False)
+    folder.metrics.write_bytes(b"")
+    with pytest.raises(ebu.UserError, match="shorter than its checkpoint"):
+        session_in(folder, ebu.Agent.from_config(config), 200).resume()
+
+
+def test_a_checkpoint_of_another_environment_or_method_is_refused(tmp_path):
+    config = configure("dqn", "CartPole-v1", steps=200, eval_every=0, **SMALL)
+    folder = RunFolder.create(tmp_path / "r", config)
+    session_in(folder, ebu.Agent.from_config(config), 200).run([], lambda step: None, tensorboard=False)
+    for other in (configure("per", "CartPole-v1", **SMALL), configure("dqn", "FrozenLake-v1", **SMALL)):
+        with pytest.raises(ebu.UserError):
+            session_in(folder, ebu.Agent.from_config(other), 200).resume()
+
+
+class Breaks(gymnasium.Env):
+    """Raises at one step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, at):
+        self.left = at
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.left -= 1
+        if not self.left:
+            raise RuntimeError("the simulator\nfell over")
+        return np.zeros(2, np.float32), 1.0, self.left % 10 == 0, False, {}
+
+
+def test_an_environment_that_raises_stops_the_run_with_a_checkpoint_and_drops_its_episode(tmp_path):
+    agent = ebu.DQN(Breaks(at=55), **SMALL)
+    folder = RunFolder.create(tmp_path / "r", agent.config)
+    with pytest.raises(EnvironmentFailure, match="raised RuntimeError at step 55, after action .: the simulator fell over"):
+        session_in(folder, agent, 200).run([], lambda step: None, tensorboard=False)
+    again = ebu.DQN(Breaks(at=1000), **SMALL)
+    session_in(folder, again, 200).resume()
+    assert again.loop.step == 54
+    assert again.loop.open is None
+    assert again.loop.memory.steps == agent.loop.memory.steps == 45
+
+
+# ---------------------------------------------------------------------- environments
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "maze", "MinAtar/Breakout-v1", "breakout"])
+def test_environments_come_back_to_the_middle_of_an_episode(name):
+    rng = np.random.default_rng(0)
+    env, other = make_environment(name), make_environment(name)
+    assert comes_back_exactly(env)
+    observation, _ = env.reset(seed=5)
+    from ebu.envs.spaces import describe
+
+    encode = describe(env.observation_space).encode
+    episode = OpenEpisode(5, [encode(observation)])
+    for _ in range(6):
+        action = int(rng.integers(env.action_space.n))
+        observation, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            break
+        episode.actions.append(action)
+        episode.observations.append(encode(observation))
+    else:
+        assert bring_back(other, capture(env), episode)
+        for _ in range(20):
+            action = int(rng.integers(env.action_space.n))
+            ours, theirs = env.step(action), other.step(action)
+            assert np.array_equal(ours[0], theirs[0]) and ours[1:4] == theirs[1:4]
+            if ours[2] or ours[3]:
+                break
+
+
+class Restless(Breaks):
+    """Observations that no seed governs."""
+
+    def __init__(self):
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        return np.full(2, np.sin(self.count), np.float32), 0.0, False, False, {}
+
+
+def test_an_environment_that_does_not_repeat_itself_is_found_out():
+    assert not comes_back_exactly(Restless())
+    episode = OpenEpisode(0, [np.zeros(2, np.float32), np.full(2, 0.5, np.float32)], [0])
+    assert not bring_back(Restless(), None, episode)
