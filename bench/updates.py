@@ -17,7 +17,7 @@ from ebu.types import Episode
 
 # network → environment settings, what each method may cost, updates in a turn
 CASES: dict[str, tuple[dict[str, Any], dict[str, float], int]] = {
-    "mlp": ({"env": "CartPole-v1", "hidden_sizes": (128, 128)}, {"adaptive-ebu": 2.0}, 150),
+    "mlp": ({"env": "CartPole-v1", "hidden_sizes": (64, 64)}, {"adaptive-ebu": 2.0}, 150),
     "minatar": ({"env": "MinAtar/Breakout-v1"}, {"adaptive-ebu": 5.0}, 40),
     "nature": (
         {"env": "ALE/Breakout-v5", "preset": "paper"},

@@ -66,7 +66,7 @@ def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
     assert ebu_(CARTPOLE, "--run", tmp_path / "run", "--algo", "dqn", "--seed", 4) == 0
     shown = capsys.readouterr()
     assert "dqn on CartPole-v1" in shown.err
-    for words in ("steps", "250 in", "final score", "curve.png", "ebu eval", "ebu play"):
+    for words in ("steps", "250 now", "final score", "curve.png", "ebu eval", "ebu play"):
         assert words in shown.out
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["seed"] == 4
 
@@ -299,11 +299,11 @@ def test_a_misuse_is_one_line_and_exit_code_2(line, cartpole, tmp_path, monkeypa
 
 
 def test_a_folder_that_holds_a_run_is_refused(cartpole, capsys):
-    before = {path.name: path.read_bytes() for path in cartpole.iterdir()}
+    before = {path: path.read_bytes() for path in cartpole.rglob("*") if path.is_file()}
     assert ebu_(CARTPOLE, "--run", cartpole) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "already holds a run; choose another --run folder" in line
-    assert {path.name: path.read_bytes() for path in cartpole.iterdir()} == before
+    assert f"already holds a run; go on with it by `ebu resume {cartpole}`" in line
+    assert {path: path.read_bytes() for path in cartpole.rglob("*") if path.is_file()} == before
 
 
 def test_a_missing_extra_is_one_line(monkeypatch, capsys):

@@ -21,7 +21,7 @@ REFRESH_STEPS = 100
 class _Speed(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "…/s", style="cyan")
+        return Text(f"{speed:,.0f} steps/s" if speed else "… steps/s", style="cyan")
 
 
 class ProgressBar:
@@ -30,7 +30,7 @@ class ProgressBar:
     def __init__(self, total: int, title: str, console: Console | None = None, start: int = 0) -> None:
         self._progress = Progress(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=8),
             TextColumn("{task.percentage:>3.0f}%"),
             TextColumn("{task.fields[facts]}"),
             _Speed(),

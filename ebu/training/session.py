@@ -79,8 +79,7 @@ class Session:
         with _signals(self._ask_to_stop), Recorder(self._folder, tensorboard, self._loop.step) as recorder:
             everyone: list[Listener] = [recorder, *listeners]
             try:
-                while not self.is_finished and not self._asked_to_stop:
-                    self._plan_final_evaluation()
+                while not self._is_done() and not self._asked_to_stop:
                     for event in self._loop.advance():
                         for listener in everyone:
                             if listener(event) is False:
@@ -98,13 +97,14 @@ class Session:
             self._save(recorder)
         return self.is_finished
 
-    def _plan_final_evaluation(self) -> None:
-        """The last evaluation of a run whose length is not a multiple of the interval between them."""
-        if self._loop.step >= self._steps and not self._loop.is_busy:
+    def _is_done(self) -> bool:
+        """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
+        if self._loop.step >= self._steps and not self._loop.is_busy and not self._evaluated_at_end:
             every = self._loop.config.evaluation.eval_every
             if (not every or self._steps % every) and self._loop.evaluation_env is not None:
                 self._loop.request_evaluation()
             self._evaluated_at_end = True
+        return self.is_finished
 
     def _ask_to_stop(self) -> None:
         self._asked_to_stop = True

@@ -171,6 +171,23 @@ def test_a_torn_last_line_is_trimmed_to_the_checkpoint(tmp_path):
     assert all(json.loads(line) for line in whole.splitlines())
 
 
+@pytest.mark.parametrize(("steps", "every", "tests"), [(300, 100, 3), (300, 0, 1), (300, 200, 2)])
+def test_a_run_ends_at_its_last_step_with_an_evaluation_and_a_finished_run_stays_as_it_is(tmp_path, steps, every, tests):
+    config = configure("dqn", "CartPole-v1", steps=steps, eval_every=every, **SMALL)
+    folder = RunFolder.create(tmp_path / "r", config)
+    agent = ebu.Agent.from_config(config)
+    assert session_in(folder, agent, steps).run([], lambda step: None, tensorboard=False)
+    rows = folder.rows()
+    assert agent.loop.step == steps
+    assert [row["step"] for row in rows if row["kind"] == "eval"][-1] == steps
+    assert sum(row["kind"] == "eval" for row in rows) == tests
+    again = ebu.Agent.from_config(config)
+    session = session_in(folder, again, steps)
+    session.resume()
+    assert session.run([], lambda step: None, tensorboard=False)
+    assert (again.loop.step, folder.rows()) == (steps, rows)
+
+
 def test_metrics_shorter_than_the_checkpoint_are_refused(tmp_path):
     config = configure("dqn", "CartPole-v1", steps=200, eval_every=0, **SMALL)
     folder = RunFolder.create(tmp_path / "r", config)
@@ -212,7 +229,7 @@ class Breaks(gymnasium.Env):
 def test_an_environment_that_raises_stops_the_run_with_a_checkpoint_and_drops_its_episode(tmp_path):
     agent = ebu.DQN(Breaks(at=55), **SMALL)
     folder = RunFolder.create(tmp_path / "r", agent.config)
-    with pytest.raises(EnvironmentFailure, match="raised RuntimeError at step 55, after action .: the simulator fell over"):
+    with pytest.raises(EnvironmentFailure, match=r"raised RuntimeError at step 55, after action .: the simulator fell over"):
         session_in(folder, agent, 200).run([], lambda step: None, tensorboard=False)
     again = ebu.DQN(Breaks(at=1000), **SMALL)
     session_in(folder, again, 200).resume()
