@@ -1,6 +1,7 @@
 # make run   set up what the main job needs, then train EBU on the embedded MNIST maze
 # make test  set up everything, then lint, types and tests
-# make bench side-by-side measurements, printed as ratios
+# make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
+# make results  the README's table from the rows in results/
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video
 
-.PHONY: run test bench lint types clean
+.PHONY: run test bench results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
@@ -23,7 +24,10 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(ARGS)
+
+results: $(VENV)/.run
+	$(BIN)/python scripts/results.py
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }

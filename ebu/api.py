@@ -129,7 +129,7 @@ class Agent:
             stack.enter_context(self.threads())
             bar = None
             if progress_bar:
-                bar = ProgressBar(total_timesteps, f"{self.algo} · {self.config.environment.env}", Console(stderr=True))
+                bar = ProgressBar(total_timesteps, self.algo, Console(stderr=True))
                 stack.callback(bar.close)
                 listeners.append(bar)
             loop.plan(total_timesteps)

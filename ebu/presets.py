@@ -75,12 +75,15 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "quick": {
             "hidden_sizes": (128, 128),
             "train_freq": 1,
-            "batch_size": 64,
+            "batch_size": 128,
             "learning_rate": 5e-4,
             "learning_rate_schedule": "linear",
             "target_update_interval": 1,
             "tau": 0.005,
+            "double_q": True,  # without it values grow beyond what can be earned, and the policy with them
+            "exploration_final_eps": 0.1,
             "sync_interval": 5_000,
+            "eval_every": 2_000,
         },
     },
 }

@@ -82,7 +82,7 @@ def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, re
         listeners: list[Listener] = []
         on_step: Callable[[int], None] = lambda step: None  # noqa: E731
         if not quiet and sys.stderr.isatty():
-            bar = ProgressBar(config.steps, f"{config.algo} · {config.environment.env}", console, start_step)
+            bar = ProgressBar(config.steps, config.algo, console, start_step)
             stack.callback(bar.close)
             listeners.append(bar)
             on_step = bar.advance
