@@ -26,7 +26,7 @@ SETTINGS: dict[str, Any] = {
     "exploration_final_eps": 0.05,
     "seed": 0,
 }
-OURS = {**SETTINGS, "learning_rate_schedule": "constant", "tau": 1.0}
+OURS = {**SETTINGS, "learning_rate_schedule": "constant", "tau": 1.0, "double_q": False}
 
 
 def run() -> list[dict[str, Any]]:

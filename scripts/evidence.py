@@ -1,4 +1,4 @@
-"""Runs that show what the README claims; rows go to results/. ``python scripts/evidence.py maze|cartpole [--seeds N]``."""
+"""Runs that show what the README claims; rows go to results/. ``python scripts/evidence.py maze|cartpole [--seeds 0 1 2]``."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def train(algo: str, env: str, **settings: Any) -> tuple[list[Evaluated], float]
     return tests, time.perf_counter() - start
 
 
-def maze(algos: list[str], seeds: int) -> None:
+def maze(algos: list[str], seeds: list[int]) -> None:
     """The quick preset on ten mazes: the greedy path over the shortest."""
     quick = configure("ebu", "maze").environment.env_args
-    for seed in range(seeds):
+    for seed in seeds:
         tests, seconds = train("ebu", "maze", seed=seed, env_args=(*quick, f"maze_seed={seed}"))
         curve = [test.evaluation.relative_lengths[0] for test in tests]
         save("maze-quick.jsonl", {"algo": "ebu", "maze_seed": seed, "curve": curve, "final": curve[-1], "seconds": seconds})
 
 
-def cartpole(algos: list[str], seeds: int) -> None:
+def cartpole(algos: list[str], seeds: list[int]) -> None:
     """Default settings on CartPole-v1: mean greedy return over the last five evaluations."""
-    for seed in range(seeds):
+    for seed in seeds:
         for algo in algos:
             tests, seconds = train(algo, "CartPole-v1", seed=seed)
             curve = [test.evaluation.mean for test in tests]
@@ -60,8 +60,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("maze", "cartpole"))
     parser.add_argument("--algos", nargs="*", default=list(ALGORITHMS))
-    parser.add_argument("--seeds", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="*", default=None)
     arguments = parser.parse_args()
     {"maze": maze, "cartpole": cartpole}[arguments.what](
-        arguments.algos, arguments.seeds or {"maze": 10, "cartpole": 3}[arguments.what]
+        arguments.algos, arguments.seeds or list(range({"maze": 10, "cartpole": 3}[arguments.what]))
     )

@@ -68,11 +68,8 @@ class StackedNetwork:
         values = self.values(states)
 
         def pullback(slope: Tensor) -> None:
-            gradients = torch.autograd.grad(values, self._leaves, slope)
-            if self._batched:
-                torch.cat([g.reshape(self.learners, -1) for g in gradients], dim=1, out=self.gradient)
-            else:
-                torch.cat([g.reshape(-1) for g in gradients], out=self.gradient.view(-1))
+            for view, gradient in zip(self._gradient_views, torch.autograd.grad(values, self._leaves, slope)):
+                view.copy_(gradient)
 
         return values.detach(), pullback
 
@@ -117,6 +114,13 @@ class StackedNetwork:
         if self._batched:
             return list(self._stacked.values())
         return [parameter for network in self._networks for parameter in network.parameters()]
+
+    @cached_property
+    def _gradient_views(self) -> list[Tensor]:
+        """The gradient's block in the shapes of the leaves."""
+        if self._batched:
+            return [self.gradient[:, place].view(self.learners, *shape) for _, place, shape in self.layout]
+        return [self.gradient[k, place].view(shape) for k in range(self.learners) for _, place, shape in self.layout]
 
     # ------------------------------------------------------------------ copies
 

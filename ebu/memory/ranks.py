@@ -256,6 +256,7 @@ class RankSampler:
     def __init__(self, alpha: float, importance_beta: float = 0.0, sort_interval: int = SORT_INTERVAL) -> None:
         self.progress = 0.0
         self.wants_errors = True
+        self.minibatches = 1  # priorities change with every update
         self._alpha = alpha
         self._importance_beta = importance_beta
         self._heap = RankHeap(sort_interval)

@@ -14,6 +14,7 @@ from ebu.types import Array, Span
 class Sampler(Protocol):
     progress: float  # share of the run that is over, set by the loop
     wants_errors: bool  # whether ``feedback`` is to be called after every update
+    minibatches: int  # how many minibatches one call is to serve
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
         """A span with at least ``wanted`` trained steps."""
@@ -31,6 +32,7 @@ class Stateless:
 
     progress = 0.0
     wants_errors = False
+    minibatches = 1
 
     def feedback(self, steps: Array, errors: Array) -> None:
         pass
@@ -43,7 +45,13 @@ class Stateless:
 
 
 class EpisodeSampler(Stateless):
-    """Whole episodes, each equally likely whatever its length, learned from their ends backward."""
+    """Whole episodes, each equally likely whatever its length, learned from their ends backward.
+
+    Short ones are drawn several at a time, so that one computation of targets serves some minibatches, as it does by
+    itself where episodes are long.
+    """
+
+    minibatches = 8
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
         chosen = np.zeros(0, np.int64)

@@ -276,11 +276,11 @@ class TrainingLoop:
 
     def _learn(self) -> None:
         config = self.config.learner
-        missing = (1 if config.whole_episode else config.batch_size) - len(self.backlog)
-        if missing > 0:
+        if len(self.backlog) < (1 if config.whole_episode else config.batch_size):
+            wanted = 1 if config.whole_episode else self.sampler.minibatches * config.batch_size - len(self.backlog)
             self.sampler.progress = min(self.step / self.planned_steps, 1.0)
             with unchanged_if_interrupted(self.streams.sampling):
-                span = self.sampler.sample(self.memory, missing, self.streams.sampling)
+                span = self.sampler.sample(self.memory, wanted, self.streams.sampling)
                 reached("targets")
                 valued = ValuedSpan(span, self.learner, self.epsilon(self.step), self.should_stop)
                 self.backlog.push(span, self.rule(valued))
