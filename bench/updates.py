@@ -59,7 +59,8 @@ def learn(agent: Agent, updates: int) -> None:
 def filled_agent(name: str, settings: dict[str, Any]) -> Agent:
     """An agent whose memory holds some episodes of noise; what is in them does not change the cost."""
     options = {k: v for k, v in settings.items() if k != "env"}
-    agent = AGENTS[name](settings["env"], double_q=False, batch_size=32, buffer_size=10_000, eval_every=0, seed=0, threads=1, **options)
+    common = {"double_q": False, "batch_size": 32, "buffer_size": 10_000, "eval_every": 0, "seed": 0}
+    agent = AGENTS[name](settings["env"], **common, **options)
     loop = agent.loop
     loop.planned_steps, loop.step = 10_000, 1
     rng = np.random.default_rng(0)

@@ -37,14 +37,15 @@ def scan_max_affine(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
     if stop.numel() <= SCALAR_LOOP_ELEMENTS and stop.device.type == "cpu":
         return _scan_by_loop(stop, go_on, slope)
     length = stop.shape[-1]
-    c, e, m = (x.movedim(-1, 0).contiguous() for x in (stop, go_on, slope))  # time first: each shift is contiguous
+    c, e, m = (x.movedim(-1, 0).clone(memory_format=torch.contiguous_format) for x in (stop, go_on, slope))  # time first
     reach = 1
-    while reach < length:
+    while reach < length:  # afterwards each step holds the map of its next 2 · reach steps; the last ones are complete
         near, far = slice(0, length - reach), slice(reach, length)
-        c_near = torch.maximum(c[near], torch.addcmul(e[near], m[near], c[far]))
-        e_near = torch.addcmul(e[near], m[near], e[far])
-        m_near = m[near] * m[far]
-        c, e, m = (torch.cat([new, old[length - reach :]]) for new, old in ((c_near, c), (e_near, e), (m_near, m)))
+        through_c = torch.addcmul(e[near], m[near], c[far])
+        through_e = torch.addcmul(e[near], m[near], e[far])
+        through_m = m[near] * m[far]
+        torch.maximum(c[near], through_c, out=c[near])
+        e[near], m[near] = through_e, through_m
         reach *= 2
     return torch.maximum(c, e).movedim(0, -1)
 
