@@ -82,6 +82,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "tau": 0.005,
             "double_q": True,  # without it values grow beyond what can be earned, and the policy with them
             "exploration_final_eps": 0.1,
+            "priority_lr_scale": 1.0,  # a quarter of a step size that shrinks to 0 anyway learns too little
             "sync_interval": 5_000,
             "eval_every": 2_000,
         },

@@ -121,4 +121,5 @@ def test_the_tables_in_the_docs_are_what_the_committed_rows_give(item):
     name = item.__name__.rsplit(".", 1)[-1]
     page = (root / "docs/theory.md").read_text(encoding="utf-8")
     block = page.split(f"<!-- table: {name} -->\n")[1].split("\n<!-- end -->")[0]
-    assert block == item.table(rows_in(root / "results/theory" / name))
+    rows = root / "results/theory" / name
+    assert block == (item.table(rows_in(rows)) if rows.exists() else "Not run in full yet: no rows are committed.")
