@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from ebu.envs.spaces import describe
-from ebu.training.loop import OpenEpisode
+from ebu.training.open_episode import OpenEpisode
 
 PROBE_STEPS = 30
 

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import gymnasium
@@ -33,54 +33,12 @@ from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
 from ebu.training.evaluate import clip_reward, evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
+from ebu.training.open_episode import OpenEpisode
 from ebu.training.points import reached
-from ebu.types import Array, Episode, Targets
+from ebu.types import Array, Targets
 
 RECENT_EPISODES = 100
 LARGEST_REWARD = float(np.finfo(np.float32).max)  # rewards are stored as float32
-
-
-@dataclass
-class OpenEpisode:
-    """The episode being played."""
-
-    seed: int
-    observations: list[Array]
-    actions: list[int] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)  # as learned from
-    behaviour: list[float] = field(default_factory=list)
-    score: float = 0.0  # raw
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "seed": self.seed,
-            "observations": np.stack(self.observations),
-            "actions": np.array(self.actions, np.int64),
-            "rewards": np.array(self.rewards, np.float64),
-            "behaviour": np.array(self.behaviour, np.float64),
-            "score": self.score,
-        }
-
-    @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> OpenEpisode:
-        return cls(
-            seed=int(state["seed"]),
-            observations=list(state["observations"]),
-            actions=state["actions"].tolist(),
-            rewards=state["rewards"].tolist(),
-            behaviour=state["behaviour"].tolist(),
-            score=float(state["score"]),
-        )
-
-    def finish(self, terminated: bool) -> Episode:
-        return Episode(
-            observations=np.stack(self.observations),
-            actions=np.array(self.actions, np.int64),
-            rewards=np.array(self.rewards, np.float32),
-            behaviour=np.array(self.behaviour, np.float32),
-            terminated=terminated,
-            truncated=not terminated,
-        )
 
 
 class TrainingLoop:

@@ -19,7 +19,7 @@ from ebu.errors import EnvironmentFailure
 from ebu.presets import configure
 from ebu.training.checkpoints import POINTS
 from ebu.training.environments import bring_back, capture, comes_back_exactly
-from ebu.training.loop import OpenEpisode
+from ebu.training.open_episode import OpenEpisode
 from ebu.training.runs import RunFolder
 from ebu.training.session import Session
 

@@ -1,0 +1,53 @@
+"""The episode being played: it grows step by step, and is saved and restored in the middle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ebu.types import Array, Episode
+
+
+@dataclass
+class OpenEpisode:
+    """The episode being played."""
+
+    seed: int
+    observations: list[Array]
+    actions: list[int] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)  # as learned from
+    behaviour: list[float] = field(default_factory=list)
+    score: float = 0.0  # raw
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "observations": np.stack(self.observations),
+            "actions": np.array(self.actions, np.int64),
+            "rewards": np.array(self.rewards, np.float64),
+            "behaviour": np.array(self.behaviour, np.float64),
+            "score": self.score,
+        }
+
+    @classmethod
+    def from_state_dict(cls, state: dict[str, Any]) -> OpenEpisode:
+        return cls(
+            seed=int(state["seed"]),
+            observations=list(state["observations"]),
+            actions=state["actions"].tolist(),
+            rewards=state["rewards"].tolist(),
+            behaviour=state["behaviour"].tolist(),
+            score=float(state["score"]),
+        )
+
+    def finish(self, terminated: bool) -> Episode:
+        return Episode(
+            observations=np.stack(self.observations),
+            actions=np.array(self.actions, np.int64),
+            rewards=np.array(self.rewards, np.float32),
+            behaviour=np.array(self.behaviour, np.float32),
+            terminated=terminated,
+            truncated=not terminated,
+        )
