@@ -83,7 +83,9 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "double_q": True,  # without it values grow beyond what can be earned, and the policy with them
             "exploration_final_eps": 0.1,
             "priority_lr_scale": 1.0,  # a quarter of a step size that shrinks to 0 anyway learns too little
-            "sync_interval": 5_000,
+            # An episode lasts up to 500 steps: the sum of scores would favour whoever played once more.
+            "sync_interval": 10_000,
+            "sync_score": "mean",
             "eval_every": 2_000,
         },
     },
