@@ -76,7 +76,8 @@ def test_other_folders_are_not_locked(tmp_path, holder):
 def test_a_forked_child_does_not_hold_its_parents_lock(tmp_path):
     script = HOLD.replace("import sys, time", "import os, sys, time").replace(
         'print("held", flush=True)',
-        "child = os.fork()\n    if child: print(child, flush=True)",
+        "ready, say = os.pipe()\n    child = os.fork()\n"
+        "    if child: os.read(ready, 1); print(child, flush=True)\n    else: os.write(say, b'x')",
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     child = int(process.stdout.readline())
