@@ -172,6 +172,28 @@ class EpisodeMemory:
             trained=np.arange(len(steps)),
         )
 
+    def read_single(self, steps: Array) -> Span:
+        """A span of single steps by their numbers: what ``read`` gives for pieces of one step, in a third of the time."""
+        table = self._steps.take(steps)
+        episodes = table["episode"]
+        starts = self._starts.take(episodes)
+        if self.stack > 1:
+            return self.read(episodes, steps - starts, np.ones_like(steps))
+        count = len(steps)
+        return Span(
+            frames=self._frames.read(episodes, starts + episodes, steps - starts, np.full(count, 2)),
+            stack_index=None,
+            rows=np.arange(0, 2 * count, 2),
+            actions=table["action"].astype(np.int64),
+            rewards=np.ascontiguousarray(table["reward"]),
+            discounts=self._discount_after[table["outcome"]],
+            behaviour=np.ascontiguousarray(table["behaviour"]),
+            continues=np.zeros(count, bool),
+            returns=np.ascontiguousarray(table["return"]),
+            steps=steps,
+            trained=np.arange(count),
+        )
+
     def _stack_index(self, first_rows: Array, frame_counts: Array) -> Array:
         """Rows of the ``stack`` frames that end at each row, oldest first; −1 before a piece's first frame.
 

@@ -101,7 +101,9 @@ def whole_episodes(memory: EpisodeMemory, episodes: Array) -> Span:
 
 def steps_with_followers(memory: EpisodeMemory, steps: Array, length: int) -> Span:
     """Each step and up to ``length`` − 1 that follow it in its episode; only the first of each piece is trained."""
+    if length == 1:
+        return memory.read_single(steps)
     episodes, offsets = memory.locate(steps)
-    counts = np.ones_like(steps) if length == 1 else np.minimum(length, memory.lengths(episodes) - offsets)
+    counts = np.minimum(length, memory.lengths(episodes) - offsets)
     span = memory.read(episodes, offsets, counts)
     return dataclasses.replace(span, trained=np.cumsum(counts) - counts)

@@ -330,3 +330,16 @@ def test_a_restored_memory_goes_on_like_the_original(compress):
         assert_same_span(restored, twin, random_pieces(rng, twin, 3))
         episode = picture_episode(rng, int(rng.integers(1, 30)))
         assert restored.add(episode) == twin.add(episode)
+
+
+@pytest.mark.parametrize(("compress", "stack"), [("always", 1), ("never", 1), ("never", 3)])
+def test_single_steps_are_read_as_pieces_of_one_step(compress, stack):
+    rng = np.random.default_rng(4)
+    memory = EpisodeMemory(200, (1, 8, 8), np.uint8, gamma=GAMMA, stack=stack, compress=compress)
+    for _ in range(30):
+        memory.add(picture_episode(rng, int(rng.integers(1, 20))))
+    steps = rng.integers(memory.first_step, memory.end_step, 40)
+    fast, slow = memory.read_single(steps), memory.read(*memory.locate(steps), np.ones_like(steps))
+    for name in ("frames", "rows", "actions", "rewards", "discounts", "behaviour", "continues", "returns", "steps", "trained"):
+        assert np.array_equal(getattr(fast, name), getattr(slow, name)), name
+    assert np.array_equal(fast.states(fast.rows), slow.states(slow.rows))
