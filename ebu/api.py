@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -62,7 +63,6 @@ class Agent:
 
     def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None) -> None:
         check(config)
-        composition(config)  # refuses what does not go together
         self.config = config
         self.device = choose_device(config.run.device)
         self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
@@ -152,8 +152,14 @@ class Agent:
     def policy(self) -> Policy:
         """The current greedy policy."""
         if self._loop is None and self._restored is not None:
-            return Policy(self._restored.place(self.device).state_values(0), self.actions)
+            return self._restored_policy
         return self.loop.policy
+
+    @cached_property
+    def _restored_policy(self) -> Policy:
+        """The policy of a loaded file, placed once and not at every prediction."""
+        assert self._restored is not None
+        return Policy(self._restored.place(self.device).state_values(0), self.actions)
 
     @property
     def stack(self) -> int:

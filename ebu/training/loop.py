@@ -42,7 +42,7 @@ LARGEST_REWARD = float(np.finfo(np.float32).max)  # rewards are stored as float3
 
 
 class TrainingLoop:
-    """Trains on one environment; ``run`` yields events as they happen."""
+    """Trains on one environment: ``plan`` the run, then ``advance`` step by step, which yields events as they happen."""
 
     def __init__(
         self,
@@ -111,13 +111,6 @@ class TrainingLoop:
         if not self.planned_steps:
             self.planned_steps = steps
             self.epsilon = epsilon_schedule(self.config.exploration, steps, self.config.learner.learning_starts)
-
-    def run(self, steps: int) -> Iterator[Event]:
-        """Train for ``steps`` more agent steps, yielding events as they happen. The first call fixes the schedules."""
-        self.plan(steps)
-        until = self.step + steps
-        while self.step < until or self.is_busy:
-            yield from self.advance()
 
     def request_evaluation(self) -> None:
         """Have the policy evaluated next, whatever the interval."""

@@ -31,8 +31,8 @@ class Session:
         self._loop = loop
         self._steps = steps
         self._announce = announce
+        self._settings = to_json(folder.config())
         self._store = CheckpointStore(folder.path / "checkpoints")
-        self._metrics_bytes = 0
         self._evaluated_at_end = False
         self._asked_to_stop = False
         self._saved_step = 0
@@ -53,7 +53,7 @@ class Session:
             return
         tree = loaded.tree
         try:
-            if tree["config"] != to_json(self._folder.config()):
+            if tree["config"] != self._settings:
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             require_like(tree["loop"], self._loop.state_dict(), "loop")
             self._loop.load_state_dict(tree["loop"], loaded.episodes)
@@ -117,7 +117,7 @@ class Session:
     def _save(self, recorder: Recorder) -> None:
         reached("session:save")
         tree = {
-            "config": to_json(self._folder.config()),
+            "config": self._settings,
             "loop": self._loop.state_dict(),
             "environment": capture(self._loop.env),
             "metrics_bytes": recorder.sync_metrics(),
