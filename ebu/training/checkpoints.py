@@ -5,10 +5,8 @@
         generation-00000008/      at least two are kept
         episodes-00000003-000000000000.bin, …
 
-A generation is one checkpoint. Episodes never change once they are stored, so they lie beside the generations in
-segments, which later generations refer to again: a checkpoint writes the episodes that are new, as one segment. A
-segment is the episodes' bytes end to end, then their lengths as 64-bit integers. When there would be more than
-MAX_SEGMENTS, the cheapest neighbouring ones are written anew as one. A segment goes when no generation refers to it.
+A generation is one checkpoint (``manifest.py`` says what it consists of). Episodes lie beside the generations in files
+that several of them share (``segments.py``); one goes when no generation refers to it.
 
 Everything is written under a name that ends in ``.part``, synced, and renamed: segments first, the generation last.
 The manifest gives size and SHA-256 of every file, its own included. Whatever fails on the way, the checkpoint before
@@ -18,20 +16,19 @@ stays as it was. Only the holder of the run's lock may call ``save`` or ``clean`
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-import numpy as np
+from typing import Any
 
 from ebu.errors import RunFailure, UserError
 from ebu.training import points
-from ebu.training.points import Damaged, FileRecord, open_file, open_recorded, reached, read_recorded, write_file
+from ebu.training.manifest import BLOCKS, FILES, MANIFEST, STATE, TENSORS, Manifest
+from ebu.training.points import Damaged, FileRecord, open_recorded, reached, read_recorded, write_file
+from ebu.training.segments import SEGMENT_NAME, EpisodeSource, Segment, plan
 from ebu.training.tree import (
     MAX_JSON_BYTES,
     decode_tensors,
@@ -42,12 +39,6 @@ from ebu.training.tree import (
     unflatten,
 )
 
-FORMAT = "ebu-checkpoint-1"
-MANIFEST, STATE, TENSORS, BLOCKS = "manifest.json", "state.json", "tensors.safetensors", "blocks.bin"
-FILES = (STATE, TENSORS, BLOCKS)
-MAX_SEGMENTS = 64
-MERGED_SEGMENTS = 33  # neighbours that become one: it happens at most at every 32nd checkpoint
-MAX_MANIFEST_BYTES = 64 << 10
 MAX_GENERATION = 99_999_999
 
 # Where EBU_KILL_AT can end the process, in order.
@@ -57,21 +48,6 @@ POINTS = tuple(
 )
 
 _GENERATION = re.compile(r"generation-([0-9]{8})")
-_SEGMENT = re.compile(r"episodes-[0-9]{8}-[0-9]{12}\.bin")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-class EpisodeSource(Protocol):
-    """The episodes stored at this moment; numbers only grow and an episode never changes."""
-
-    @property
-    def first(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    def pack(self, number: int) -> bytes:
-        """One episode as bytes that mean something to the caller only."""
 
 
 @dataclass(frozen=True)
@@ -79,150 +55,6 @@ class Loaded:
     step: int
     tree: Any
     episodes: Iterable[tuple[int, bytes]]  # read from the disk as they are used; use them up before the next save
-
-
-# ---------------------------------------------------------------------- segments
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Episodes ``first … end − 1`` in a file; without a record, it is still to be written."""
-
-    first: int
-    end: int
-    record: FileRecord | None
-
-    @property
-    def file(self) -> FileRecord:
-        assert self.record is not None
-        return self.record
-
-    def written(self, path: Path, episodes: EpisodeSource) -> Segment:
-        def parts() -> Iterator[bytes]:
-            lengths = np.zeros(self.end - self.first, "<u8")
-            for number in range(self.first, self.end):
-                packed = episodes.pack(number)
-                lengths[number - self.first] = len(packed)
-                yield packed
-            yield lengths.tobytes()
-
-        return replace(self, record=write_file(path, parts()))
-
-    def check(self, folder: Path) -> None:
-        with open_recorded(folder, self.file) as file:
-            self._lengths(file)
-            file.seek(0)
-            points.require_hash(self.file, hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]
-
-    def read(self, folder: Path, first: int) -> Iterator[tuple[int, bytes]]:
-        """The episodes from number ``first`` on."""
-        with open_recorded(folder, self.file) as file:
-            lengths = self._lengths(file).tolist()
-            skipped = max(first - self.first, 0)
-            file.seek(sum(lengths[:skipped]))
-            for number, length in enumerate(lengths[skipped:], self.first + skipped):
-                yield number, file.read(length)
-
-    def _lengths(self, file: BinaryIO) -> np.ndarray:
-        """The bytes of each episode; together they fill the file."""
-        room = self.file.size - 8 * (self.end - self.first)
-        if room >= 0:
-            file.seek(room)
-            lengths = np.frombuffer(file.read(self.file.size - room), "<u8")
-            total = (int((lengths >> 32).sum()) << 32) + int((lengths & 0xFFFFFFFF).sum())  # cannot overflow
-            if total == room:
-                return lengths
-        raise Damaged(f"{self.file.name} does not hold the episodes it should")
-
-
-def plan(segments: tuple[Segment, ...], first: int, end: int) -> list[Segment]:
-    """Segments that hold episodes ``first … end − 1``: the given ones that still matter, and what is to be written."""
-    needed = [segment for segment in segments if segment.end > first]
-    start = needed[-1].end if needed else first
-    if start < end:
-        needed.append(Segment(start, end, None))
-    if len(needed) > MAX_SEGMENTS:
-        sizes = [segment.file.size if segment.record else 0 for segment in needed]  # the new one is written anyway
-        places = range(len(needed) - MERGED_SEGMENTS + 1)
-        cheapest = min(places, key=lambda i: sum(sizes[i : i + MERGED_SEGMENTS]))
-        merged = needed[cheapest : cheapest + MERGED_SEGMENTS]
-        needed[cheapest : cheapest + MERGED_SEGMENTS] = [Segment(max(merged[0].first, first), merged[-1].end, None)]
-    return needed
-
-
-# ---------------------------------------------------------------------- the manifest
-
-
-@dataclass(frozen=True)
-class Manifest:
-    generation: int
-    step: int
-    first: int  # episodes first … end − 1 are stored; the oldest segment may hold earlier ones, too
-    end: int
-    files: tuple[FileRecord, ...]  # in the order of FILES
-    segments: tuple[Segment, ...]  # oldest first
-
-    def render(self) -> bytes:
-        body = {
-            "format": FORMAT,
-            "generation": self.generation,
-            "step": self.step,
-            "first_episode": self.first,
-            "end_episode": self.end,
-            "files": [vars(file) for file in self.files],
-            "segments": [{"first": s.first, "end": s.end, **vars(s.file)} for s in self.segments],
-        }
-        return render_json({**body, "sha256": hashlib.sha256(render_json(body, indent=1)).hexdigest()}, indent=1)
-
-    @classmethod
-    def parse(cls, text: bytes) -> Manifest:
-        """The manifest in a text; any text but the one ``render`` gives for it is refused."""
-        value = parse_json(text)
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            raise Damaged(f"{MANIFEST} is not of the format {FORMAT}")
-        try:
-            manifest = cls(
-                _whole(value["generation"]),
-                _whole(value["step"]),
-                _whole(value["first_episode"]),
-                _whole(value["end_episode"]),
-                tuple(_record(entry) for entry in value["files"]),
-                tuple(Segment(_whole(s["first"]), _whole(s["end"]), _record(s)) for s in value["segments"]),
-            )
-        except (KeyError, TypeError) as error:
-            raise Damaged(f"{MANIFEST} does not hold what it should: {error}") from error
-        if manifest.render() != text:
-            raise Damaged(f"{MANIFEST} was changed")
-        manifest._require_sense()
-        return manifest
-
-    def _require_sense(self) -> None:
-        if [file.name for file in self.files] != list(FILES):
-            raise Damaged(f"{MANIFEST} names other files than a checkpoint has")
-        if not all(_SEGMENT.fullmatch(segment.file.name) for segment in self.segments):
-            raise Damaged(f"{MANIFEST} names a file that cannot be a segment")
-        reached_end = self.segments[0].first if self.segments else self.first
-        follow = len(self.segments) <= MAX_SEGMENTS and reached_end <= self.first <= self.end
-        for segment in self.segments:
-            follow = follow and segment.first == reached_end < segment.end
-            reached_end = segment.end
-        if not follow or reached_end != self.end:
-            raise Damaged(f"{MANIFEST} names segments that do not follow one another")
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < 2**53:
-        raise Damaged(f"{MANIFEST} holds an impossible number")
-    return value
-
-
-def _record(entry: dict[str, Any]) -> FileRecord:
-    if type(entry["name"]) is not str or type(entry["sha256"]) is not str or not _SHA256.fullmatch(entry["sha256"]):
-        raise Damaged(f"{MANIFEST} holds an impossible name or SHA-256")
-    return FileRecord(entry["name"], _whole(entry["size"]), entry["sha256"])
-
-
-# ---------------------------------------------------------------------- the store
 
 
 class CheckpointStore:
@@ -333,8 +165,8 @@ class CheckpointStore:
         with suppress(OSError):
             for path in sorted(self.folder.iterdir()):
                 name = path.name.removesuffix(".part")
-                is_aside = name != path.name and (_GENERATION.fullmatch(name) or _SEGMENT.fullmatch(name))
-                is_unused = referred is not None and _SEGMENT.fullmatch(path.name) and path.name not in referred
+                is_aside = name != path.name and (_GENERATION.fullmatch(name) or SEGMENT_NAME.fullmatch(name))
+                is_unused = referred is not None and SEGMENT_NAME.fullmatch(path.name) and path.name not in referred
                 if is_aside or is_unused:
                     with suppress(OSError):
                         points.remove(path)
@@ -397,16 +229,7 @@ class CheckpointStore:
         return manifest, tree
 
     def _manifest(self, generation: int) -> Manifest:
-        path = self._path(generation)
-        if path.is_symlink() or not path.is_dir():
-            raise Damaged(f"{path.name} is not a folder")
-        with open_file(path / MANIFEST) as (file, status):
-            if status.st_size > MAX_MANIFEST_BYTES:
-                raise Damaged(f"{MANIFEST} has {status.st_size} bytes, which is too many")
-            manifest = Manifest.parse(file.read(MAX_MANIFEST_BYTES))
-        if manifest.generation != generation:
-            raise Damaged(f"{MANIFEST} is that of generation {manifest.generation}")
-        return manifest
+        return Manifest.read(self._path(generation), generation)
 
     def _path(self, generation: int) -> Path:
         return self.folder / f"generation-{generation:08d}"

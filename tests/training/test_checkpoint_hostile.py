@@ -18,7 +18,8 @@ import torch
 
 from ebu.errors import UserError
 from ebu.training import points
-from ebu.training.checkpoints import FILES, MANIFEST, CheckpointStore, verify
+from ebu.training.checkpoints import CheckpointStore, verify
+from ebu.training.manifest import FILES, MANIFEST
 from ebu.training.points import FileRecord
 from ebu.training.tree import parse_json, render_json, require_like
 from tests.training.test_checkpoints import Episodes, QuietDisk, assert_holds, fill, state

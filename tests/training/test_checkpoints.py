@@ -13,9 +13,11 @@ import torch
 
 from ebu.errors import UserError
 from ebu.memory.episodes import STEP
-from ebu.training import checkpoints, lock, points, tree
-from ebu.training.checkpoints import MAX_SEGMENTS, CheckpointStore, Manifest, Segment, verify
+from ebu.training import checkpoints, lock, manifest, points, segments, tree
+from ebu.training.checkpoints import CheckpointStore, verify
+from ebu.training.manifest import Manifest
 from ebu.training.points import FileRecord
+from ebu.training.segments import MAX_SEGMENTS, Segment, plan
 from tests.training.test_tree import same
 
 
@@ -277,8 +279,8 @@ def test_the_cheapest_neighbours_are_merged():
 
     big = [segment(i, 1000) for i in range(30)]
     small = [segment(i, 1) for i in range(30, 64)]
-    assert checkpoints.plan((*big, *small), 0, 65) == [*big, *small[:2], Segment(32, 65, None)]
-    assert checkpoints.plan((*small, *big), 0, 65) == [Segment(30, 63, None), small[-1], *big, Segment(30, 65, None)]
+    assert plan((*big, *small), 0, 65) == [*big, *small[:2], Segment(32, 65, None)]
+    assert plan((*small, *big), 0, 65) == [Segment(30, 63, None), small[-1], *big, Segment(30, 65, None)]
 
 
 def test_episodes_that_do_not_continue_the_last_checkpoint_are_written_anew(tmp_path, quiet):
@@ -373,6 +375,6 @@ def test_the_manifest_can_be_checked_by_hand(tmp_path, quiet):
 
 
 def test_nothing_that_reads_or_writes_checkpoints_can_pickle():
-    for module in (checkpoints, points, tree, lock):
+    for module in (checkpoints, manifest, segments, points, tree, lock):
         source = Path(module.__file__).read_text(encoding="utf-8")
         assert not re.search(r"import pickle|torch\.(load|save)\b|np\.(load|save)|allow_pickle|marshal|shelve|eval\(", source)
