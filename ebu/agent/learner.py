@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ebu.agent.losses import LOSSES
 from ebu.agent.optimisers import OPTIMISERS
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import LearnerConfig
 from ebu.targets import combine
 from ebu.types import Batch

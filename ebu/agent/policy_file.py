@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import Config, check, flat, from_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError

@@ -6,7 +6,7 @@ third of autograd's calls; NumPy's calls cost a fraction of a tensor's. Tests ho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -27,16 +27,13 @@ class StackedMLP(StackedNetwork):
         """Whether the network is such a chain."""
         if not isinstance(skeleton, nn.Sequential):
             return False
-        first = _first_linear(skeleton)
-        chain = list(skeleton)[first:]
-        linear = all(isinstance(layer, nn.Linear) for layer in chain[::2])
-        return len(chain) % 2 == 1 and linear and all(isinstance(layer, nn.ReLU) for layer in chain[1::2])
+        return is_linear_chain(list(skeleton)[layers_without_weights(skeleton) :])
 
     @cached_property
     def _prepare(self) -> nn.Sequential:
-        """The layers before the first linear one: scaling, one-hot coding, flattening."""
+        """The layers before the first one with weights: scaling, one-hot coding, flattening."""
         assert isinstance(self.skeleton, nn.Sequential)
-        return nn.Sequential(*list(self.skeleton)[: _first_linear(self.skeleton)])
+        return nn.Sequential(*list(self.skeleton)[: layers_without_weights(self.skeleton)])
 
     def _views(self, block: Tensor) -> Weights:
         tensors = [block[:, place].view(self.learners, *shape) for _, place, shape in self.layout]
@@ -54,12 +51,7 @@ class StackedMLP(StackedNetwork):
     def _forward(self, states: Tensor) -> list[Tensor]:
         """The input of each layer, [K, B, in], and last the output, [K, B, A]."""
         inputs = self._prepare(states) if len(self._prepare) else states
-        layers = [inputs.expand(self.learners, *inputs.shape)]
-        for weight, bias in self._weights[:-1]:
-            layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)).relu_())
-        weight, bias = self._weights[-1]
-        layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)))
-        return layers
+        return forward(inputs.expand(self.learners, *inputs.shape), self._weights)
 
     def values(self, states: Tensor) -> Tensor:
         return self._forward(states)[-1]
@@ -69,13 +61,7 @@ class StackedMLP(StackedNetwork):
 
         @torch.no_grad()
         def pullback(slope: Tensor) -> None:
-            for layer in range(len(inputs) - 1, -1, -1):
-                weight_gradient, bias_gradient = self._gradients[layer]
-                torch.bmm(slope.transpose(1, 2), inputs[layer], out=weight_gradient)
-                torch.sum(slope, dim=1, out=bias_gradient)
-                if layer:
-                    behind = torch.bmm(slope, self._weights[layer][0])
-                    slope = torch.ops.aten.threshold_backward(behind, inputs[layer], 0)
+            backward(slope, inputs, self._weights, self._gradients)
 
         return values, pullback
 
@@ -99,11 +85,37 @@ class StackedMLP(StackedNetwork):
         return values
 
 
-def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> StackedNetwork:
-    """K networks in the form that is fastest for them."""
-    return (StackedMLP if StackedMLP.fits(skeleton) else StackedNetwork)(skeleton, learners, device)
+def forward(inputs: Tensor, weights: Weights) -> list[Tensor]:
+    """The input of each linear layer, [K, B, in], and last the output, with ReLU between the layers."""
+    layers = [inputs]
+    for weight, bias in weights[:-1]:
+        layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)).relu_())
+    weight, bias = weights[-1]
+    layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)))
+    return layers
 
 
-def _first_linear(skeleton: nn.Sequential) -> int:
+def backward(slope: Tensor, inputs: list[Tensor], weights: Weights, gradients: Weights) -> Tensor:
+    """Write the gradients of linear layers from ∂loss/∂output; returns the slope at the output of the first layer."""
+    for layer in range(len(inputs) - 1, -1, -1):
+        weight_gradient, bias_gradient = gradients[layer]
+        torch.bmm(slope.transpose(1, 2), inputs[layer], out=weight_gradient)
+        torch.sum(slope, dim=1, out=bias_gradient)
+        if layer:
+            slope = behind(slope, weights[layer][0], inputs[layer])
+    return slope
+
+
+def behind(slope: Tensor, weight: Tensor, rectified: Tensor) -> Tensor:
+    """The slope at a layer's output taken back through it and through the ReLU that gave its input."""
+    return torch.ops.aten.threshold_backward(torch.bmm(slope, weight), rectified, 0)
+
+
+def is_linear_chain(layers: Sequence[nn.Module]) -> bool:
+    linear = all(isinstance(layer, nn.Linear) for layer in layers[::2])
+    return len(layers) % 2 == 1 and linear and all(isinstance(layer, nn.ReLU) for layer in layers[1::2])
+
+
+def layers_without_weights(skeleton: nn.Sequential) -> int:
     """How many layers stand before the first one with parameters."""
     return next((i for i, layer in enumerate(skeleton) if any(True for _ in layer.parameters())), len(skeleton))

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.networks import build_network
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ebu.agent.networks import OneHot, Scale, build_network, choose
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from ebu.agent.networks import build_network
 from ebu.agent.policy_file import FORMAT, SavedPolicy, load_policy, save_policy
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import to_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError

@@ -12,7 +12,8 @@ from torch import nn
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
-from ebu.agent.stacked_mlp import StackedMLP, stacked
+from ebu.agent.stacked_mlp import StackedMLP
+from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 
@@ -145,7 +146,7 @@ def test_looking_up_a_value_leaves_the_state_unchanged(form):
 
 def test_the_fast_form_is_chosen_where_it_fits_and_only_there():
     for name in SPECS:
-        assert isinstance(stacked(skeleton_of(name), 2, CPU), StackedMLP) == (name in ("vector", "onehot"))
+        assert (type(stacked(skeleton_of(name), 2, CPU)) is StackedMLP) == (name in ("vector", "onehot"))
     assert not StackedMLP.fits(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)))
     assert not StackedMLP.fits(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
     assert not StackedMLP.fits(nn.Linear(2, 3))

@@ -5,7 +5,9 @@ from torch import nn
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
-from ebu.agent.stacked_mlp import StackedMLP, stacked
+from ebu.agent.stacked_convolution import StackedConvolution
+from ebu.agent.stacked_mlp import StackedMLP
+from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 
@@ -64,5 +66,7 @@ def test_only_chains_of_linear_layers_take_the_fast_path():
     convolutional = build_network(IMAGE, 3, 1, NetworkConfig(network="minatar"))
     assert isinstance(stacked(plain, 1, CPU), StackedMLP)
     assert not isinstance(stacked(dueling, 1, CPU), StackedMLP)
-    assert not isinstance(stacked(convolutional, 1, CPU), StackedMLP)
+    assert type(stacked(convolutional, 1, CPU)) is StackedNetwork
+    assert type(stacked(convolutional, 2, CPU)) is StackedConvolution
+    assert not StackedMLP.fits(convolutional)
     assert not StackedMLP.fits(nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)))

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ebu.agent.networks import build_network
-from ebu.agent.stacked_mlp import stacked
+from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError

@@ -1,0 +1,19 @@
+"""K networks in the form that is fastest for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ebu.agent.stacked import StackedNetwork
+from ebu.agent.stacked_convolution import StackedConvolution
+from ebu.agent.stacked_mlp import StackedMLP
+
+
+def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> StackedNetwork:
+    """One network's convolution is fastest as the library has it; K of them share the patches they look at."""
+    if StackedMLP.fits(skeleton):
+        return StackedMLP(skeleton, learners, device)
+    if learners > 1 and StackedConvolution.fits(skeleton):
+        return StackedConvolution(skeleton, learners, device)
+    return StackedNetwork(skeleton, learners, device)
