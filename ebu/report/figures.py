@@ -26,6 +26,7 @@ PUBLISHED = {
     "ebu_0.5_10M": "The paper's EBU, β = 0.5, against its DQN (10M frames)",
 }
 Points = Sequence[tuple[float, float]]  # (step, value)
+Estimate = tuple[float, float | None, float | None]  # value, low, high
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Chart:
     title: str
     views: Mapping[str, list[Series]]
     alt: str  # what is to be seen, in words
+    marks: list[tuple[float, str]] = field(default_factory=list)  # horizontal lines of this chart alone: height, words
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Panel:
     log: bool = False
     can_log: bool = True
     span: tuple[float, float] | None = None  # of the y axis, where it is fixed
+    band: str = "95 % interval"  # what the bands are
 
     def data(self) -> dict[str, Any]:
         return asdict(self)
@@ -77,24 +80,26 @@ def median_of_runs(samples: Sequence[np.ndarray]) -> np.ndarray:
     return np.asarray(np.median(samples[0], axis=-1))
 
 
-def series(method: str, curves: Sequence[tuple[str, Points]], statistic: Statistic = mean, **looks: Any) -> Series | None:
-    """The statistic over runs wherever at least one has come, with its interval wherever two have.
-
-    Between its rows a run keeps its latest value; beyond its last row it is not counted, so that a run that is still
-    going does not bend the end of the line.
-    """
+def series(
+    method: str,
+    curves: Sequence[tuple[str, Points]],
+    statistic: Statistic = mean,
+    spread: Spread | None = None,
+    **looks: Any,
+) -> Series | None:
+    """The statistic over runs wherever at least one has come, with its spread wherever two have."""
     known = [(name, points) for name, points in curves if points]
     if not known:
         return None
-    at = _common_steps([points for _, points in known])
-    table = np.array([_at(points, at) for _, points in known])  # [runs, P], NaN where a run says nothing
+    at, table = side_by_side([points for _, points in known])
     rng = np.random.default_rng(0)
+    found_by = (spread or INTERVAL).of
     places, estimates = [], []
     for place in range(len(at)):
         values = table[:, place][np.isfinite(table[:, place])]
         if values.size:
             places.append((at[place], values.size))
-            estimates.append(estimate(values, statistic, rng))
+            estimates.append(found_by(values, statistic, rng))
     single = [
         {"name": name, "x": at[np.isfinite(row)].tolist(), "y": short(row[np.isfinite(row)])}
         for (name, _), row in zip(known, table)
@@ -111,15 +116,46 @@ def series(method: str, curves: Sequence[tuple[str, Points]], statistic: Statist
     )
 
 
-def estimate(
-    values: Iterable[float], statistic: Statistic, rng: np.random.Generator
-) -> tuple[float, float | None, float | None]:
+def estimate(values: Iterable[float], statistic: Statistic, rng: np.random.Generator) -> Estimate:
     """The statistic over runs and its 95 % bootstrap interval, which one run alone does not have."""
     sample = [float(value) for value in values]
     if len(sample) < 2:
         return float(statistic([np.array(sample)])), None, None
     found = interval({"runs": sample}, statistic, rng=rng, resamples=RESAMPLES)
     return found.estimate, found.low, found.high
+
+
+def deviation(values: Iterable[float], statistic: Statistic, rng: np.random.Generator) -> Estimate:
+    """The statistic ± the standard deviation between runs, which the paper's curves show."""
+    sample = np.array([float(value) for value in values])
+    centre = float(statistic([sample]))
+    if sample.size < 2:
+        return centre, None, None
+    around = float(sample.std(ddof=1))
+    return centre, centre - around, centre + around
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the band around a line says, and how it is found."""
+
+    name: str  # on the switch
+    words: str  # in the sentence under a heading
+    of: Callable[[Iterable[float], Statistic, np.random.Generator], Estimate]
+
+
+INTERVAL = Spread("95 % interval", "its 95 % bootstrap interval", estimate)
+DEVIATION = Spread("± SD", "± one standard deviation between runs", deviation)
+
+
+def side_by_side(curves: Sequence[Points]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps [P] and values [runs, P] of curves that were measured at different steps, NaN where a run says nothing.
+
+    Between its rows a run keeps its latest value; beyond its last row it is not counted, so that a run that is still
+    going does not bend the end of a line.
+    """
+    at = _common_steps(curves)
+    return at, np.array([_at(points, at) for points in curves])
 
 
 def _common_steps(curves: Sequence[Points]) -> np.ndarray:
@@ -142,7 +178,7 @@ def short(values: Iterable[float]) -> list[float]:
 # ---------------------------------------------------------------------- the panels
 
 
-def learning_curves(groups: Sequence[Group]) -> Panel | None:
+def learning_curves(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = False) -> Panel | None:
     """Score over steps: greedy evaluations, the best of them so far, and the training episodes."""
 
     def best(run: Run) -> Points:
@@ -154,23 +190,30 @@ def learning_curves(groups: Sequence[Group]) -> Panel | None:
         "best": ("best so far", best),
         "train": ("training episodes", lambda run: run.points("train", "ep_rew_mean")),
     }
-    charts = [_chart(env, members, views, mean) for env, members in by_env(groups)]
-    return _panel("curves", "agent steps", "score", {key: words for key, (words, _) in views.items()}, charts)
+    charts = [_chart(env, members, views, mean, spread, references(env) if paper else []) for env, members in by_env(groups)]
+    words = {key: words for key, (words, _) in views.items()}
+    return _panel("curves", "agent steps", "score", words, charts, band=spread.name)
 
 
-def relative_lengths(groups: Sequence[Group]) -> Panel | None:
+def references(env: str) -> list[tuple[float, str]]:
+    """What Nature DQN scored after 200M frames, where the environment is one of the paper's games."""
+    game = find_game(env.partition(",")[0])
+    return [(game.paper["nature_dqn_200M"], "Nature DQN, 200M frames")] if game else []
+
+
+def relative_lengths(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = False) -> Panel | None:
     """Path length over the shortest path, where the environment knows it: 1 is perfect."""
     views: dict[str, tuple[str, Callable[[Run], Points]]] = {
         "eval": ("greedy path", lambda run: run.points("eval", "relative_lengths")),
         "train": ("training episode", lambda run: run.points("train", "relative_length")),
     }
-    charts = [_chart(env, members, views, median_of_runs) for env, members in by_env(groups)]
+    charts = [_chart(env, members, views, median_of_runs, spread) for env, members in by_env(groups)]
     words = {key: words for key, (words, _) in views.items()}
     marks = [(1.0, "shortest path")]
-    return _panel("lengths", "agent steps", "path / shortest", words, charts, marks=marks, log=True)
+    return _panel("lengths", "agent steps", "path / shortest", words, charts, marks=marks, log=True, band=spread.name)
 
 
-def overestimation(groups: Sequence[Group]) -> Panel | None:
+def overestimation(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = False) -> Panel | None:
     """What the agent believed (Q of the actions it took) against what came (the discounted return that followed)."""
 
     def difference(run: Run) -> Points:
@@ -183,16 +226,20 @@ def overestimation(groups: Sequence[Group]) -> Panel | None:
         for member in members:
             q = [(name(run), run.points("eval", "mean_q")) for run in playing(member)]
             came = [(name(run), run.points("eval", "mean_discounted_return")) for run in playing(member)]
-            both += [series(member.method, q, what="Q"), series(member.method, came, what="return", dashed=True)]
-        gap = [series(m.method, [(name(run), difference(run)) for run in playing(m)]) for m in members]
+            both += [
+                series(member.method, q, spread=spread, what="Q"),
+                series(member.method, came, spread=spread, what="return", dashed=True),
+            ]
+        gap = [series(m.method, [(name(run), difference(run)) for run in playing(m)], spread=spread) for m in members]
         found = {"both": [s for s in both if s], "gap": [s for s in gap if s]}
         if found["gap"]:
-            charts.append(Chart(env, found, f"{env}, Q minus the return that followed. {in_words(found['gap'])}"))
+            charts.append(Chart(env, found, f"{env}, Q minus the return that followed. {in_words(found['gap'], spread)}"))
     words = {"both": "Q and return", "gap": "Q minus return"}
-    return _panel("overestimation", "agent steps", "value", words, charts, marks=[(0.0, "")], can_log=False)
+    looks: dict[str, Any] = {"marks": [(0.0, "")], "can_log": False, "band": spread.name}
+    return _panel("overestimation", "agent steps", "value", words, charts, **looks)
 
 
-def diffusion(groups: Sequence[Group]) -> Panel | None:
+def diffusion(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = False) -> Panel | None:
     """The diffusion factor that adaptive EBU chose at each synchronisation."""
     charts = []
     for env, members in by_env(groups):
@@ -223,16 +270,19 @@ def _chart(
     members: Sequence[Group],
     views: Mapping[str, tuple[str, Callable[[Run], Points]]],
     statistic: Statistic,
+    spread: Spread,
+    marks: Sequence[tuple[float, str]] = (),
 ) -> Chart | None:
     drawn: dict[str, list[Series]] = {}
     for key, (_, points) in views.items():
-        lines = [series(m.method, [(name(run), points(run)) for run in playing(m)], statistic) for m in members]
+        lines = [series(m.method, [(name(run), points(run)) for run in playing(m)], statistic, spread) for m in members]
         if found := [line for line in lines if line]:
             drawn[key] = found
     if not drawn:
         return None
     first = next(iter(drawn))
-    return Chart(env, drawn, f"{env}, {views[first][0]}. {in_words(drawn[first])}")
+    spoken = "".join(f" {words}: {height:,.4g}." for height, words in marks)
+    return Chart(env, drawn, f"{env}, {views[first][0]}. {in_words(drawn[first], spread)}{spoken}", list(marks))
 
 
 def _panel(id: str, x: str, y: str, words: Mapping[str, str], charts: Sequence[Chart | None], **looks: Any) -> Panel | None:
@@ -258,12 +308,12 @@ def name(run: Run) -> str:
     return f"seed {run.seed}" if maze is None else f"maze {maze}, seed {run.seed}"
 
 
-def in_words(lines: Sequence[Series]) -> str:
+def in_words(lines: Sequence[Series], spread: Spread | None = None) -> str:
     """What a chart shows, for those who do not see it: where each line ends."""
     ends = []
     for line in lines:
         label = " ".join(filter(None, [line.method, line.what]))
-        around = "" if line.low[-1] is None else f" (95 % interval {line.low[-1]:.4g} to {line.high[-1]:.4g})"
+        around = "" if line.low[-1] is None else f" ({(spread or INTERVAL).name} {line.low[-1]:.4g} to {line.high[-1]:.4g})"
         ends.append(f"{label} ends at {line.y[-1]:.4g}{around} after {line.x[-1]:,.0f} steps, {line.n[-1]} of its runs there.")
     return " ".join(ends)
 

@@ -7,12 +7,10 @@ from html import escape
 
 import numpy as np
 
-from ebu.report.figures import RESAMPLES, by_env, estimate, median_of_runs
+from ebu.report.figures import RESAMPLES, Estimate, by_env, estimate, median_of_runs
 from ebu.report.groups import COLOURS, DASHES, Group
 from ebu.report.rows import Run
 from ebu.report.statistics import Statistic, mean, probability_of_improvement
-
-Estimate = tuple[float, float | None, float | None]  # value, low, high
 
 CAPTION = (
     "Means over runs with 95 % bootstrap intervals over runs; rough for fewer than five. Final: the last evaluation. "

@@ -17,7 +17,7 @@ from typing import Any
 from ebu.envs.atari_games import PAPER_COLUMNS, paper_scores
 from ebu.errors import UserError
 from ebu.report import figures, html, scores
-from ebu.report.figures import Panel, by_env
+from ebu.report.figures import INTERVAL, Panel, Spread, by_env
 from ebu.report.groups import Group, command, differing, group, slots
 from ebu.report.headline import headline, number
 from ebu.report.rows import Run, find_runs, read_run
@@ -44,6 +44,7 @@ def build_page(
     before: Sequence[Section] = (),
     paper: bool = False,
     made_by: str = "",
+    spread: Spread = INTERVAL,
 ) -> Path:
     """Write the page over these run folders (or folders of them).
 
@@ -52,6 +53,7 @@ def build_page(
       before: sections of the caller, shown first: a table with published numbers, a picture.
       paper: compare with the paper's Atari scores; also without any run.
       made_by: the command that makes this page again; by default `ebu report` over the same folders.
+      spread: what the bands of the charts are; the paper draws standard deviations.
     """
     read = [read_run(path) for path in find_runs(runs)]
     if not (read or paper or before):
@@ -63,9 +65,9 @@ def build_page(
     if groups:
         parts.append(Section("results", "Results", headline(groups, looks)))
     for make, heading, words in PANELS:
-        if panel := make(groups):
+        if panel := make(groups, spread, paper):
             panels[panel.id] = panel.data()
-            parts.append(_charts(panel, heading, words(groups)))
+            parts.append(_charts(panel, heading, words(groups, spread)))
     parts += _mazes(groups)
     if bars := figures.game_bars(ours := figures.atari_scores(groups), paper):
         panels["games"] = bars
@@ -134,28 +136,31 @@ def _charts(panel: Panel, heading: str, words: str) -> Section:
     return Section(panel.id, heading, body)
 
 
-def _clipping(groups: Sequence[Group]) -> str:
+def _beliefs(groups: Sequence[Group], spread: Spread) -> str:
     clipped = sorted({m.env for m in groups for run in m.runs if run.settings.get("reward_clip")})
-    care = f" In {', '.join(clipped)} Q was learned from clipped rewards and the return is of raw ones: compare with care."
+    care = f" In {', '.join(clipped)} both are of clipped rewards, as they are learned from; scores are raw."
     return (
         "What the agent believed, the mean Q of the actions it took in evaluation, and the discounted return that really "
         "followed. Q above the return is overestimation."
     ) + care * bool(clipped)
 
 
-PANELS: tuple[tuple[Callable[[Sequence[Group]], Panel | None], str, Callable[[Sequence[Group]], str]], ...] = (
+Maker = Callable[[Sequence[Group], Spread, bool], Panel | None]
+Words = Callable[[Sequence[Group], Spread], str]
+
+PANELS: tuple[tuple[Maker, str, Words], ...] = (
     (
         figures.learning_curves,
         "Learning curves",
-        lambda groups: (
-            "Mean over runs; the band is its 95 % bootstrap interval. Hover, touch or use the arrow keys to read values; "
+        lambda groups, spread: (
+            f"Mean over runs; the band is {spread.words}. Hover, touch or use the arrow keys to read values; "
             "press a name to hide or show it."
         ),
     ),
     (
         figures.relative_lengths,
         "Path length",
-        lambda groups: (
+        lambda groups, spread: (
             "Steps taken over steps needed, median over runs: 1 is a shortest path. A path that never arrives counts with "
             "the step limit."
         ),
@@ -163,12 +168,12 @@ PANELS: tuple[tuple[Callable[[Sequence[Group]], Panel | None], str, Callable[[Se
     (
         figures.diffusion,
         "β over time",
-        lambda groups: (
+        lambda groups, spread: (
             "The diffusion factor whose learner had scored best and was copied to all. Discs: how many runs chose it; "
             "line: the mean over runs."
         ),
     ),
-    (figures.overestimation, "Q against return", _clipping),
+    (figures.overestimation, "Q against return", _beliefs),
 )
 
 

@@ -66,7 +66,7 @@ function logarithmic(low, high, from, to) {
 /* ---- one chart */
 
 class LineChart {
-  /* panel: { x, y, marks, span }; chart: { title, alt, views }; state: { view, hidden, interval, singles, log, slots } */
+  /* panel: { x, y, marks, span }; chart: { title, alt, views, marks }; state: { view, hidden, interval, singles, log, slots } */
   constructor(panel, chart, state) {
     Object.assign(this, { panel, chart, state });
     this.tip = html("div", { class: "tip", hidden: true });
@@ -119,6 +119,10 @@ class LineChart {
     for (const [height] of panel.marks) if (!state.log || height > 0) ys.push(height);
     if (!ys.length) ys = [1, 10];
     let [low, high] = panel.span ?? [Math.min(...ys), Math.max(...ys)];
+    // A reference far above what has been learned so far would press every curve flat: it is only named at the edge.
+    const reach = state.log ? Infinity : 3 * (high - low || Math.abs(high) || 1);
+    for (const [height] of this.chart.marks ?? [])
+      if (height > (state.log ? 0 : low - reach) && height < high + reach) [low, high] = [Math.min(low, height), Math.max(high, height)];
     if (state.log) [low, high] = [low / 1.12, high * 1.12];
     else if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.1, high + Math.abs(high || 1) * 0.1];
     else [low, high] = [low - (high - low) * 0.05, high + (high - low) * 0.05];
@@ -157,10 +161,15 @@ class LineChart {
   }
 
   marks() {
-    return this.panel.marks.filter(([height]) => !this.state.log || height > 0).flatMap(([height, words]) => {
-      const y = this.y(height);
+    const all = [...this.panel.marks, ...(this.chart.marks ?? [])];
+    return all.filter(([height]) => !this.state.log || height > 0).flatMap(([height, words]) => {
+      const y = this.y(height), x = this.right - 4;
+      if (y < this.top - 1 || y > this.bottom + 1) {
+        const [edge, arrow] = y < this.top ? [this.top + 8, "↑"] : [this.bottom - 6, "↓"];
+        return [svg("text", { class: "beyond", x, y: edge, "text-anchor": "end" }, `${arrow} ${words}: ${precise(height)}`)];
+      }
       return [svg("line", { class: "mark", x1: this.left, x2: this.right, y1: y, y2: y }),
-        svg("text", { x: this.right - 4, y: y - 5, "text-anchor": "end" }, words)];
+        svg("text", { x, y: y < this.top + 16 ? y + 14 : y - 5, "text-anchor": "end" }, words)];
     });
   }
 

@@ -46,7 +46,7 @@ function linePanel(place, panel) {
   if (Object.keys(panel.views).length > 1) tools.append(segments(`${panel.id}-view`, panel.views, state.view, (view) => { state.view = view; draw(); }));
   const all = panel.charts.flatMap((chart) => Object.values(chart.views).flat());
   if (panel.id !== "beta" && all.some((line) => line.low.some((low) => low !== null)))
-    tools.append(switchBox("95 % interval", true, (on) => { state.interval = on; draw(); }));
+    tools.append(switchBox(panel.band, true, (on) => { state.interval = on; draw(); }));
   if (all.some((line) => line.runs.length)) tools.append(switchBox("single runs", state.singles, (on) => { state.singles = on; draw(); }));
   if (panel.can_log) tools.append(switchBox("log scale", state.log, (on) => { state.log = on; draw(); }));
   tools.append(html("button", {
