@@ -27,6 +27,7 @@ LAYERS: list[set[str]] = [
     {"ebu.training"},
     {"ebu.algorithms"},
     {"ebu.api"},
+    {"ebu.running"},
     {"ebu.experiments"},
     {"ebu.commands"},
     {"ebu.cli"},

@@ -47,6 +47,9 @@ class VerifyArguments:
 def resume(arguments: list[str]) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
+    if folder.summary.is_file() and not (folder.path / "checkpoints").exists():  # a trial of `ebu reproduce`
+        print(f"{folder.path} is finished; nothing is left to do")
+        return 0
     with RunLock(folder.path):
         return carry_on(folder, Agent.from_config(folder.config()), args.tensorboard, args.quiet, resume=True)
 

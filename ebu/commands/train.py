@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import sys
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from ebu import running
 from ebu.algorithms import find
 from ebu.api import Agent
 from ebu.commands.parsing import parse, peek
 from ebu.config import Config, merge_environment_arguments, override
-from ebu.envs.mnist_maze import MNISTMaze
 from ebu.presets import configure
+from ebu.running import Carried
 from ebu.training.lock import RunLock
 from ebu.training.progress import ProgressBar
 from ebu.training.runs import RunFolder, evaluations
-from ebu.training.session import Listener, Session
-from ebu.training.summary import draw_curve, sparkline, summarise
+from ebu.training.session import Announce
+from ebu.training.summary import sparkline
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
 
@@ -71,26 +68,13 @@ def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, re
     console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
     if tensorboard:
         console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
-    with ExitStack() as stack:
-        stack.enter_context(agent.threads())
-        session = Session(folder, agent.loop, config.steps, announce=lambda text: console.print(text, highlight=False))
-        if resume:
-            session.resume()
-        if resume and session.is_finished:
-            console.print("the run is finished; nothing is left to do", highlight=False)
-        start, start_step = time.perf_counter(), agent.loop.step
-        listeners: list[Listener] = []
-        on_step: Callable[[int], None] = lambda step: None  # noqa: E731
-        if not quiet and sys.stderr.isatty():
-            bar = ProgressBar(config.steps, config.algo, console, start_step)
-            stack.callback(bar.close)
-            listeners.append(bar)
-            on_step = bar.advance
-        finished = session.run(listeners, on_step, tensorboard)
-        seconds = time.perf_counter() - start
-    agent.save(folder.policy)
-    if finished:
-        _close(folder, agent, agent.loop.step - start_step, seconds)
+    make_watcher = None
+    if not quiet and sys.stderr.isatty():
+        make_watcher = lambda start: ProgressBar(config.steps, config.algo, console, start)  # noqa: E731
+    announce: Announce = lambda text: console.print(text, highlight=False)  # noqa: E731
+    carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
+    if carried.finished:
+        _print_summary(folder, agent, carried)
         return 0
     print(f"stopped at step {agent.loop.step:,}; continue with: ebu resume {folder.path}", file=sys.stderr)
     return 130
@@ -104,14 +88,12 @@ def _free_folder(config: Config) -> Path:
     return path
 
 
-def _close(folder: RunFolder, agent: Agent, steps: int, seconds: float) -> None:
-    """The summary: a few facts, the curve, where things are."""
-    summary = summarise(folder)
-    folder.write_summary(summary)
-    draw_curve(folder, folder.curve)
+def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
+    """A few facts, the curve, where things are."""
+    summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     console = Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _facts(summary, agent, steps, seconds):
+    for name, value in _facts(summary, agent, carried):
         table.add_row(name, value)
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
@@ -120,41 +102,21 @@ def _close(folder: RunFolder, agent: Agent, steps: int, seconds: float) -> None:
     table.add_row("next", f"ebu eval {folder.path}   ·   ebu play {folder.path}")
     console.print(table, highlight=False)
     if "greedy_relative_length" in summary:
-        _maze_picture(folder, agent, console)
+        maze = running.greedy_maze(agent)
+        console.print(maze.render_text(maze.values), highlight=False, markup=False)
+        console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False)
         ratio = summary["greedy_relative_length"]
         verdict = "the shortest path" if ratio == 1.0 else "not yet the shortest path"
         console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)
 
 
-def _facts(summary: dict[str, Any], agent: Agent, steps: int, seconds: float) -> list[tuple[str, str]]:
+def _facts(summary: dict[str, Any], agent: Agent, carried: Carried) -> list[tuple[str, str]]:
     facts = [("steps", f"{summary['steps']:,}")]
-    if steps:
-        facts = [("steps", f"{summary['steps']:,} ({steps:,} now, in {seconds:.0f} s: {steps / seconds:,.0f} per second)")]
+    if carried.steps:
+        speed = f"{carried.steps:,} now, in {carried.seconds:.0f} s: {carried.steps / carried.seconds:,.0f} per second"
+        facts = [("steps", f"{summary['steps']:,} ({speed})")]
     if "final_mean_reward" in summary:
         facts.append(("final score", f"{summary['final_mean_reward']:.4g}  (best {summary['best_mean_reward']:.4g})"))
     memory = agent.loop.memory
     facts.append(("memory", f"{memory.steps:,} steps of {memory.episodes:,} episodes in {memory.nbytes / 1e6:.1f} MB"))
     return facts
-
-
-def greedy_maze(agent: Agent, seed: int = 0) -> MNISTMaze:
-    """The agent's maze after one greedy episode, with the learned values of every cell."""
-    maze = agent.make_env().unwrapped
-    assert isinstance(maze, MNISTMaze)
-    rng = np.random.default_rng(seed) if maze.redraw_digits else None
-    cells = maze.all_positions()
-    maze.values = dict(zip(cells, agent.q_values([maze.state_observation(cell, rng) for cell in cells])))
-    observation, _ = maze.reset(seed=seed)
-    over = False
-    while not over:
-        observation, _, terminated, truncated, _ = maze.step(agent.predict(observation)[0])
-        over = terminated or truncated
-    return maze
-
-
-def _maze_picture(folder: RunFolder, agent: Agent, console: Console) -> None:
-    """The learned arrows and the greedy path, as a picture and as text."""
-    maze = greedy_maze(agent)
-    Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
-    console.print(maze.render_text(maze.values), highlight=False, markup=False)
-    console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False)

@@ -42,8 +42,12 @@ else:
     os.register_at_fork(after_in_child=_forget)
 
 
+class Held(UserError):
+    """Another process writes to the folder."""
+
+
 class RunLock:
-    """``with RunLock(folder):`` – whoever else tries meanwhile gets a UserError that says who is in the way.
+    """``with RunLock(folder):`` – whoever else tries meanwhile gets a Held that says who is in the way.
 
     The file stays when the lock is gone: removing it would let a third process lock a file that a fourth cannot see.
     """
@@ -69,7 +73,7 @@ class RunLock:
             holder_name = _holder(file)
             os.close(file)
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                raise UserError(f"{folder} is being written by {holder_name}; stop it or wait for its end") from error
+                raise Held(f"{folder} is being written by {holder_name}; stop it or wait for its end") from error
             raise UserError(f"{folder} cannot be locked: {error.strerror}; choose another --run folder") from error
         self._file = file
         _held.add(file)
