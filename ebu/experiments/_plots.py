@@ -1,4 +1,4 @@
-"""What the theory items share: rows to a file, settings by budget, and one look for their pictures."""
+"""What all items share: rows to a file, settings by budget, and one look for their pictures."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ def number(value: Any, digits: int = 10) -> float | None:
     return round(float(value), digits) if np.isfinite(value) else None
 
 
-def canvas(columns: int, rows: int = 1, width: float = 11.0, height: float = 4.2, **grid: Any) -> tuple[Figure, list[Axes]]:
-    """A figure with its panels in reading order, without the global state of pyplot."""
+def sheet(width: float, height: float) -> Figure:
+    """An empty figure."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
+    return figure
+
+
+def canvas(columns: int, rows: int = 1, width: float = 11.0, height: float = 4.2, **grid: Any) -> tuple[Figure, list[Axes]]:
+    """A figure with its panels in reading order, without the global state of pyplot."""
+    figure = sheet(width, height)
     axes = list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
     for ax in axes:
         style(ax)

@@ -13,11 +13,20 @@ from typing import Any
 
 import numpy as np
 
+from ebu.experiments import _items as items
 from ebu.experiments import _plots as plots
 from ebu.theory.mdp import is_optimal, optimal_values
 from ebu.theory.tabular import EpisodeLearner, EpisodeRule, backward, constant, n_step, q_star, retrace, watkins
 from ebu.theory.toys import ONWARD, branching_chain, branching_episodes, branching_rewards
 
+ITEM = items.Item(
+    "appendix-f",
+    "Appendix F: a chain with exits, with and without cutting traces",
+    "The paper: methods that cut traces (Q(λ), Retrace) pass the far reward on slowly where many branches are suboptimal; "
+    "Q*(λ) within its bound hardly passes it on at all; EBU takes the maximum at every branch. No numbers are printed.",
+    "Left: episodes until the greedy policy is optimal, by length of the chain; EBU needs n, methods that cut traces many "
+    "more. Right: the value of going on from the first state, episode by episode.",
+)
 SETTINGS: dict[str, dict[str, Any]] = {
     budget: {"lengths": tuple(range(3, 13)), "passes": 8} for budget in ("quick", "laptop", "full")
 }
@@ -49,9 +58,22 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     for n in settings["lengths"]:
         for method, rule in METHODS.items():
             rows.append(_row(n, method, rule(), settings["passes"] * n))
-    plots.write_rows(out, rows)
     _draw(out, rows)
+    items.write(ITEM, out, rows, [_table(rows)], budget=budget, seed=seed)
     return rows
+
+
+def _table(rows: list[dict[str, Any]]) -> items.Table:
+    """By method, for the lengths that were also worked out by hand."""
+
+    def cell(n: int, method: str) -> str:
+        row = next(row for row in rows if (row["n"], row["method"]) == (n, method))
+        found, expected = row["episodes_until_optimal"], row["expected"]
+        return f"{found}" + ("" if expected is None else f" (by hand: {expected})")
+
+    lines = [[method, *(cell(n, method) for n in EXPECTED)] for method in METHODS]
+    header = ("method", *(f"n = {n}" for n in EXPECTED))
+    return items.Table("Episodes until the greedy policy is optimal", header, lines)
 
 
 def _row(n: int, method: str, rule: EpisodeRule, episodes: int) -> dict[str, Any]:
@@ -117,4 +139,4 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
     right.set_xticks(range(0, 4 * SHOWN + 1, SHOWN))
     plots.legend(right, loc="upper right")
     plots.title(right, f"The value of going on, n = {SHOWN}")
-    plots.save(figure, out, "appendix-f")
+    plots.save(figure, out, ITEM.name)

@@ -14,11 +14,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
+from ebu.experiments import _items as items
 from ebu.experiments import _plots as plots
 from ebu.theory.mdp import is_optimal, optimal_values
 from ebu.theory.tabular import BackwardReplay, UniformReplay, backward, constant
 from ebu.theory.toys import episode, figure1_chain, figure1_episode
 
+ITEM = items.Item(
+    "figure1",
+    "Figure 1: one stored episode, learned from its end or by uniform draws",
+    "The paper: updated from its end, the episode teaches the optimal path in 5 updates; uniform draws need more than 40 to "
+    "be nearly sure of it.",
+    "Left: a chain of four states and the values after each of five updates, from the end and by uniform draws. Right: the "
+    "chance that the optimal path is learned after n updates, a step at 5 for backward, a slow rise for uniform draws.",
+)
 GAMMA = 0.9
 UPDATES = 50
 SETTINGS = {"quick": {"runs": 5_000}, "laptop": {"runs": 20_000}, "full": {"runs": 200_000}}
@@ -61,9 +70,21 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         "expected": EXPECTED,
     }
     rows = [*values, *curve, summary]
-    plots.write_rows(out, rows)
     _draw(out, values, curve)
+    few = f"Budget {budget}: {runs:,} simulated runs instead of {SETTINGS['full']['runs']:,}; the exact numbers need none."
+    items.write(ITEM, out, rows, [_table(summary)], budget=budget, seed=seed, note=few if budget != "full" else "")
     return rows
+
+
+def _table(summary: dict[str, Any]) -> items.Table:
+    mean, error = summary["uniform_mean_updates"], summary["uniform_mean_updates_standard_error"]
+    exact = EXPECTED["uniform_mean_updates"]
+    lines = [
+        ["updates until solved, from the end", "5", str(summary["backward_solved_at_update"])],
+        ["updates until solved, uniform draws, mean", items.NOT_RUN, f"{exact:g} exactly, {mean:.2f} ± {error:.2f} simulated"],
+        ["chance after 40 uniform draws", "close to 1", f"{summary['uniform_probability_at_40']:.4f}"],
+    ]
+    return items.Table("Learning the optimal path", ("", "paper", "ours"), lines)
 
 
 def _single_steps() -> list[Any]:
@@ -150,7 +171,7 @@ def _draw(out: Path, values: list[dict[str, Any]], curve: list[dict[str, Any]]) 
     right.set_ylim(-0.02, 1.04)
     plots.legend(right, loc="lower right")
     plots.title(right, "(b) The optimal path after n updates")
-    plots.save(figure, out, "figure1")
+    plots.save(figure, out, ITEM.name)
 
 
 def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from ebu.experiments import _items as items
 from ebu.experiments import _plots as plots
 from ebu.theory.mdp import MDP, from_gymnasium, greedy_policy, optimal_values, policy_value
 from ebu.theory.tabular import (
@@ -33,6 +34,12 @@ from ebu.theory.tabular import (
     constant,
 )
 
+ITEM = items.Item(
+    "toy-text",
+    "Toy text: FrozenLake and Taxi with tables",
+    "Not in the paper, which claims that EBU needs fewer steps than one-step Q-learning and than methods that cut traces.",
+    "Learning curves of tabular methods on three tasks, without replay above, with replay below; the table has the numbers.",
+)
 GAMMA, EPSILON, HORIZON, SOLVED, MOVES_PER_STEP = 0.99, 0.1, 200, 0.95, 4
 EVALUATIONS, CURVE = 200, 50  # scores taken in a run; scores kept in its row
 
@@ -115,9 +122,17 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
                 row = {"part": "run", "task": name, "method": label, "replay": method.replay, "seed": seed + i}
                 rows.append(row | _learn(mdp, method, alpha, lam, steps, optimum, seed + i))
     rows += list(_summaries(rows, np.random.default_rng(seed)))
-    plots.write_rows(out, rows)
     _draw(out, rows)
+    items.write(ITEM, out, rows, [_table(rows)], budget=budget, seed=seed, note=note(budget))
     return rows
+
+
+def note(budget: str) -> str:
+    chosen, full = SETTINGS[budget], SETTINGS["full"]
+    if chosen == full:
+        return ""
+    words = f"Budget {budget}: {chosen['seeds']} seeds, {100 * chosen['steps']:.0f} % of the steps"
+    return words + ", step sizes as given instead of tuned for each method on other seeds."
 
 
 def _tuned(mdp: MDP, task: Task, method: Method, steps: int, optimum: float, seeds: int) -> tuple[float, float]:
@@ -188,8 +203,8 @@ def _steps(value: float) -> float | None:
     return float(value) if value < NEVER / 2 else None
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Steps until solved for the documentation: median, 95 % interval, seeds faster and slower than Q-learning."""
+def _table(rows: list[dict[str, Any]]) -> items.Table:
+    """Median, 95 % interval, seeds faster and slower than Q-learning."""
 
     def thousands(steps: float | None) -> str:
         return "—" if steps is None else f"{steps / 1000:.1f}k"
@@ -208,7 +223,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
 
     header = ("task", "method", "α", "solved", "median steps", "faster / slower", "final score")
-    return plots.markdown(header, (line(row) for row in rows if row["part"] == "summary"))
+    return items.Table("Steps until solved", header, [line(row) for row in rows if row["part"] == "summary"])
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The same for the documentation."""
+    return _table(rows).markdown()
 
 
 COLOURS = {
@@ -246,4 +266,4 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
             ax.set_ylabel("greedy policy: expected return")
         if replay:
             ax.set_xlabel("thousand environment steps")
-    plots.save(figure, out, "toytext")
+    plots.save(figure, out, ITEM.name)

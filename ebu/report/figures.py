@@ -245,7 +245,7 @@ def diffusion(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = 
     for env, members in by_env(groups):
         lines: list[Series] = []
         for member in members:
-            chosen = [(name(run), _choices(run)) for run in playing(member) if run.syncs]
+            chosen = [(name(run), choices(run)) for run in playing(member) if run.syncs]
             line = series(member.method, chosen, steps=True, dots=_counts(chosen))
             lines += [line] if line else []
         if lines:
@@ -253,7 +253,7 @@ def diffusion(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = 
     return _panel("beta", "agent steps", "β chosen", {"beta": "β"}, charts, can_log=False, span=(0.0, 1.0))
 
 
-def _choices(run: Run) -> list[tuple[float, float]]:
+def choices(run: Run) -> list[tuple[float, float]]:
     """(step, β), the step rounded down to the interval: seeds synchronise at the first episode's end after it."""
     every = int(run.settings.get("sync_interval") or 1)
     pairs = [(float(row["step"] - row["step"] % every), row.get("beta")) for row in run.syncs]

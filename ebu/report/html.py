@@ -50,13 +50,15 @@ def write(path: Path, text: str) -> Path:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    """A table of escaped text, the first column naming its row. Columns of numbers are set to the right."""
+    """A table of escaped text, the first column naming its row. Columns of numbers are set to the right; **x** is bold."""
     body = [list(row) for row in rows]
     numeric = [bool(body) and all(_is_number(row[column]) for row in body) for column in range(len(header))]
 
     def cell(tag: str, words: str, column: int, scope: str = "") -> str:
         kind = ' class="number"' if numeric[column] else ""
-        return f"<{tag}{scope}{kind}>{escape(words)}</{tag}>"
+        bold = len(words) > 4 and words.startswith("**") and words.endswith("**")
+        body = f"<b>{escape(words[2:-2])}</b>" if bold else escape(words)
+        return f"<{tag}{scope}{kind}>{body}</{tag}>"
 
     head = "".join(cell("th", words, i, ' scope="col"') for i, words in enumerate(header))
     lines = "".join(
@@ -87,7 +89,7 @@ def version(distribution: str) -> str:
 
 
 def _is_number(words: str) -> bool:
-    return words.strip("+-−–%×~ ").replace(",", "").replace(".", "", 1).isdigit() or words in ("", "–")
+    return words.strip("+-−–%×~* ").replace(",", "").replace(".", "", 1).isdigit() or words in ("", "–")
 
 
 def _finite(data: Any) -> Any:

@@ -90,7 +90,7 @@ def test_toytext_reports_every_method_on_every_task(tmp_path, monkeypatch):
     rows = toytext.run("quick", tmp_path)
     summaries = [row for row in rows if row["part"] == "summary"]
     assert {(row["task"], row["method"]) for row in summaries} == {(t, m) for t in toytext.TASKS for m in toytext.METHODS}
-    assert (tmp_path / "toytext.png").exists()
+    assert (tmp_path / "toy-text.png").exists()
 
 
 def test_before_the_first_reward_every_method_walks_the_same_path():
