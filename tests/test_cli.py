@@ -121,13 +121,14 @@ def test_a_broken_environment_is_one_line_too(tmp_path, capsys):
     gymnasium.register("Broken-v0", entry_point=Broken)
     try:
         code = ebu_("train --env Broken-v0 --tensorboard False", "--run", tmp_path / "run")
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(ebu.RunFailure) as error:
             ebu_("train --env Broken-v0 --tensorboard False --debug", "--run", tmp_path / "again")
     finally:
         gymnasium.registry.pop("Broken-v0")
     last = capsys.readouterr().err.splitlines()
     assert code == 1
-    assert any("ZeroDivisionError: the world ended (run again with --debug for the traceback)" in line for line in last)
+    assert any("the environment raised ZeroDivisionError at step 1, after action" in line for line in last)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 
 # ---------------------------------------------------------------------- eval, play, list, help

@@ -15,7 +15,6 @@ stays as it was. Only the holder of the run's lock may call ``save`` or ``clean`
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +26,7 @@ from typing import Any
 from ebu.errors import RunFailure, UserError
 from ebu.training import points
 from ebu.training.manifest import BLOCKS, FILES, MANIFEST, STATE, TENSORS, Manifest
-from ebu.training.points import Damaged, FileRecord, open_recorded, reached, read_recorded, write_file
+from ebu.training.points import Damaged, FileRecord, open_recorded, reached, read_recorded, words_for, write_file
 from ebu.training.segments import SEGMENT_NAME, EpisodeSource, Segment, plan
 from ebu.training.tree import (
     MAX_JSON_BYTES,
@@ -139,10 +138,8 @@ class CheckpointStore:
             return ()
 
     def _failure(self, step: int, error: OSError) -> str:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "the disk is full" if full else f"the disk refused ({error.strerror or error})"
         before = f"the checkpoint of step {self._last.step} is intact" if self._last else "there is none before it"
-        return f"{reason}: the checkpoint of step {step} could not be written to {self.folder}; {before}"
+        return f"{words_for(error)}: the checkpoint of step {step} could not be written to {self.folder}; {before}"
 
     # ------------------------------------------------------------------ tidying up
 

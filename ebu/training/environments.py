@@ -1,13 +1,18 @@
-"""Bringing an environment back to the middle of an episode: by its own snapshot, or by playing the episode again."""
+"""Other people's environments: bringing one back to the middle of an episode, by its own snapshot or by playing the
+episode again; and telling in one line what one raised.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 
 from ebu.envs.spaces import describe
+from ebu.errors import EnvironmentFailure, RunFailure, UserError
 from ebu.training.open_episode import OpenEpisode
 
 PROBE_STEPS = 30
@@ -36,7 +41,10 @@ def bring_back(env: gymnasium.Env[Any, Any], snapshot: dict[str, Any] | None, ep
         if episode is not None:
             _set_elapsed_steps(env, len(episode.actions))
         return True
-    return episode is None or _replay(env, episode)
+    try:
+        return episode is None or _replay(env, episode)
+    except Exception:  # of the environment's: the actions that it took before, it refuses now
+        return False
 
 
 def _replay(env: gymnasium.Env[Any, Any], episode: OpenEpisode) -> bool:
@@ -53,9 +61,18 @@ def _replay(env: gymnasium.Env[Any, Any], episode: OpenEpisode) -> bool:
 
 
 def comes_back_exactly(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether a run on this environment can be resumed exactly; tried out on a spare copy."""
-    if isinstance(env.unwrapped, Snapshots):
+    """Whether a run on this environment can be resumed exactly; tried out on a spare copy.
+
+    One that raises here tells nothing about that; the run will say what is wrong with it.
+    """
+    try:
+        return isinstance(env.unwrapped, Snapshots) or _repeats_itself(env)
+    except Exception:
         return True
+
+
+def _repeats_itself(env: gymnasium.Env[Any, Any]) -> bool:
+    """Whether a short episode of random actions is the same when it is played again."""
     encode = describe(env.observation_space).encode
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=12345)
@@ -81,3 +98,15 @@ def _set_elapsed_steps(env: gymnasium.Env[Any, Any], steps: int) -> None:
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
             setattr(layer, "_elapsed_steps", steps)  # noqa: B010 - the wrapper offers no other way
         layer = layer.env
+
+
+@contextmanager
+def told_as_failure(when: str) -> Iterator[None]:
+    """Whatever an environment raises, as one line that says when."""
+    try:
+        yield
+    except (UserError, RunFailure):
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise EnvironmentFailure(f"the environment raised {type(error).__name__} {when}: {reason}") from error

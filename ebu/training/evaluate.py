@@ -12,6 +12,7 @@ from ebu.agent.actor import FrameStack
 from ebu.envs.spaces import describe
 from ebu.errors import Interrupted
 from ebu.seeding import draw_seed
+from ebu.training.environments import told_as_failure
 from ebu.training.points import reached
 from ebu.types import Array, Evaluation
 
@@ -38,7 +39,8 @@ def evaluate(
     frames = FrameStack(stack)
     returns, lengths, relative, q_taken, discounted = [], [], [], [], []
     for _ in range(episodes):
-        observation, info = env.reset(seed=draw_seed(rng))
+        with told_as_failure("at a reset in the evaluation"):
+            observation, info = env.reset(seed=draw_seed(rng))
         state = frames.begin(encode(observation))
         rewards: list[float] = []
         over = False
@@ -50,7 +52,8 @@ def evaluate(
             if len(rewards) < random_first_actions or (epsilon > 0.0 and rng.random() < epsilon):
                 action = int(rng.integers(len(values)))
             q_taken.append(float(values[action]))
-            observation, reward, terminated, truncated, info = env.step(action)
+            with told_as_failure(f"in the evaluation, after action {action}"):
+                observation, reward, terminated, truncated, info = env.step(action)
             rewards.append(float(reward))
             state = frames.push(encode(observation))
             over = terminated or truncated

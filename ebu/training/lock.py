@@ -65,16 +65,14 @@ class RunLock:
             raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --run folder") from error
         try:
             _try_lock(file)
-            holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
-            os.lseek(file, 0, os.SEEK_SET)
-            os.ftruncate(file, 0)
-            os.write(file, json.dumps(holder).encode()[:HOLDER_BYTES])
         except OSError as error:
             holder_name = _holder(file)
             os.close(file)
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 raise Held(f"{folder} is being written by {holder_name}; stop it or wait for its end") from error
             raise UserError(f"{folder} cannot be locked: {error.strerror}; choose another --run folder") from error
+        with suppress(OSError):  # on a full disk the lock holds all the same, without a name
+            _write_holder(file)
         self._file = file
         _held.add(file)
         return self
@@ -86,6 +84,13 @@ class RunLock:
             with suppress(OSError):
                 os.ftruncate(file, 0)
             os.close(file)  # opens the lock
+
+
+def _write_holder(file: int) -> None:
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
+    os.lseek(file, 0, os.SEEK_SET)
+    os.ftruncate(file, 0)
+    os.write(file, json.dumps(holder).encode()[:HOLDER_BYTES])
 
 
 def _holder(file: int) -> str:

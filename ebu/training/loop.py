@@ -27,10 +27,11 @@ from ebu.agent.schedules import epsilon_schedule, learning_rate
 from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
 from ebu.envs.spaces import count_actions, describe
-from ebu.errors import EnvironmentFailure, Interrupted, RunFailure, UserError
+from ebu.errors import EnvironmentFailure, Interrupted, RunFailure
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
+from ebu.training.environments import told_as_failure
 from ebu.training.evaluate import clip_reward, evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.training.open_episode import OpenEpisode
@@ -128,7 +129,12 @@ class TrainingLoop:
         goes on with it.
         """
         if not self._due:
-            yield from self._play()
+            try:
+                played = self._play()
+            except EnvironmentFailure:  # nobody knows what state the environment is in
+                self.drop_open_episode()
+                raise
+            yield from played
             self._due = self._what_is_due()
         while self._due:
             event = self._phases[self._due[0]]()
@@ -160,7 +166,7 @@ class TrainingLoop:
         epsilon = 1.0 if opening else self.epsilon(self.step)
         policy = self.policies[self.rotation.current]
         action, probability = policy.act(self.state, epsilon, self.streams.exploration)
-        with _told_as_failure(f"at step {self.step + 1}, after action {action}"):
+        with told_as_failure(f"at step {self.step + 1}, after action {action}"):
             observation, reward, terminated, truncated, info = self.env.step(action)
         frame = self.observations.encode(observation)
         learned_reward = clip_reward(float(reward), self.config.environment.reward_clip)
@@ -177,7 +183,7 @@ class TrainingLoop:
 
     def _begin_episode(self) -> None:
         seed = draw_seed(self.streams.episodes)
-        with _told_as_failure(f"at the reset before step {self.step + 1}"):
+        with told_as_failure(f"at the reset before step {self.step + 1}"):
             observation, _ = self.env.reset(seed=seed)
         frame = self.observations.encode(observation)
         self._require_finite(frame, 0.0, 0.0, None)
@@ -353,21 +359,9 @@ def unchanged_if_interrupted(rng: np.random.Generator) -> Iterator[None]:
     before = rng.bit_generator.state
     try:
         yield
-    except Interrupted:
+    except (Interrupted, EnvironmentFailure):
         rng.bit_generator.state = before
         raise
-
-
-@contextmanager
-def _told_as_failure(when: str) -> Iterator[None]:
-    """Whatever an environment raises, as one line that says when."""
-    try:
-        yield
-    except (UserError, RunFailure):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise EnvironmentFailure(f"the environment raised {type(error).__name__} {when}: {reason}") from error
 
 
 def relative_length(length: int, info: dict[str, Any]) -> float | None:

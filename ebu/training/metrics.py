@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any, TextIO
@@ -79,18 +80,35 @@ class TimingFile:
 
 
 class TensorBoard:
-    """Live curves under the tags RL users know."""
+    """Live curves under the tags RL users know.
+
+    Written row by row, and not by a thread behind the run's back, so that a full disk is noticed where it can be told.
+    """
 
     def __init__(self, folder: Path, start_step: int = 0) -> None:
-        from torch.utils.tensorboard.writer import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event as Record
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._writer = SummaryWriter(str(folder), purge_step=start_step + 1 if start_step else None)
+        self._record, self._summary = Record, Summary
+        name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
+        self._file = RecordWriter((folder / name).open("ab"))
         self._start = time.perf_counter()
         self._start_step = start_step
+        self._write(file_version="brain.Event:2")
+        if start_step:  # what an interrupted session drew beyond this step is drawn again
+            self._write(step=start_step + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def _write(self, **content: Any) -> None:
+        self._file.write(self._record(wall_time=time.time(), **content).SerializeToString())
+        self._file.flush()
 
     def __call__(self, event: Event) -> None:
-        for tag, value in self._scalars(event).items():
-            self._writer.add_scalar(tag, value, event.step)
+        scalars = self._scalars(event)
+        if scalars:
+            values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+            self._write(step=event.step, summary=self._summary(value=values))
 
     def _scalars(self, event: Event) -> dict[str, float]:
         if isinstance(event, Evaluated):
@@ -125,4 +143,4 @@ class TensorBoard:
         return {}
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()

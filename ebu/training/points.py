@@ -4,6 +4,7 @@ named points at which a test can end the process.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -85,6 +86,12 @@ class Disk:
 
 
 DISK = Disk()
+
+
+def words_for(error: OSError) -> str:
+    """Why the disk did not take something."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "the disk is full" if full else f"the disk refused ({error.strerror or error})"
 
 
 def write_file(path: Path, parts: Iterable[Any]) -> FileRecord:

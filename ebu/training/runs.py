@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from contextlib import ExitStack
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ebu.config import Config, from_json, to_json
-from ebu.errors import UserError
+from ebu.errors import RunFailure, UserError
 from ebu.training.events import Event
+from ebu.training.lock import RunLock
 from ebu.training.metrics import MetricsFile, TensorBoard, TimingFile
+from ebu.training.points import words_for
+
+# What the numbers of a run may depend on; of these, whatever is installed is recorded.
+SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors", "ale-py", "minatar", "minigrid")
 
 
 class RunFolder:
-    """``config.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``policy.ebu``, ``summary.json``."""
+    """``config.json``, ``versions.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``checkpoints/``,
+    ``policy.ebu``, ``summary.json``; ``failure.json`` while the last thing that happened is that the run failed.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.policy = path / "policy.ebu"
         self.metrics = path / "metrics.jsonl"
         self.summary = path / "summary.json"
+        self.versions = path / "versions.json"
+        self.failure = path / "failure.json"
         self.curve = path / "curve.png"
 
     @classmethod
     def create(cls, path: Path, config: Config) -> RunFolder:
         """A new folder; one that already holds a run is never written into."""
-        if (path / "config.json").exists():
-            raise UserError(f"{path} already holds a run; go on with it by `ebu resume {path}`, or choose another --run")
+        _require_no_run(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            (path / "config.json").write_text(to_json(config), encoding="utf-8")
+            with RunLock(path):
+                _require_no_run(path)  # of two that want the folder at once, one comes second
+                _write(path / "versions.json", _render(software_versions()))
+                _write(path / "config.json", to_json(config))  # last: with it, the folder holds a run
         except OSError as error:
             raise UserError(f"cannot write to {path}: {error.strerror}; choose another --run folder") from error
         return cls(path)
@@ -57,7 +70,68 @@ class RunFolder:
             raise UserError(f"{self.metrics} cannot be read: {error}") from error
 
     def write_summary(self, values: dict[str, Any]) -> None:
-        self.summary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        _write(self.summary, _render(values))
+
+    def changed_software(self) -> list[str]:
+        """What has another version now than when the run began, as far as that was recorded."""
+        try:
+            then = json.loads(self.versions.read_text(encoding="utf-8"))
+            return [f"{k} {then[k]} → {v}" for k, v in software_versions().items() if then.get(k, v) != v]
+        except (OSError, ValueError, AttributeError):
+            return []
+
+    @contextmanager
+    def failures_told(self) -> Iterator[None]:
+        """Whatever ends the work inside is left in ``failure.json`` for the report; a new try takes it away."""
+        with suppress(OSError):
+            self.failure.unlink(missing_ok=True)
+        try:
+            yield
+        except OSError as error:
+            told = RunFailure(f"{words_for(error)}: {self.path} cannot be written; `ebu resume {self.path}` goes on later")
+            self._write_failure(told)
+            raise told from error
+        except Exception as error:
+            self._write_failure(error)
+            raise
+
+    def _write_failure(self, error: Exception) -> None:
+        text = " ".join(str(error).split())
+        if not isinstance(error, UserError | RunFailure):
+            text = f"{type(error).__name__}: {text}"
+        with suppress(OSError):  # the disk itself may be what failed
+            _write(self.failure, _render({"error": text}))
+
+
+def _require_no_run(path: Path) -> None:
+    if (path / "config.json").exists():
+        raise UserError(f"{path} already holds a run; go on with it by `ebu resume {path}`, or choose another --run")
+
+
+def software_versions() -> dict[str, str]:
+    """What is running, by name: Python, this package, and whatever else the numbers may depend on."""
+    from ebu import __version__
+
+    versions = {"python": platform.python_version(), "ebu": __version__}
+    for name in SOFTWARE:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
+
+
+def _render(values: dict[str, Any]) -> str:
+    return json.dumps(values, indent=2) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole text, or nothing: half a file would be taken for damage."""
+    aside = path.with_name(f"{path.name}.part")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 class Recorder:

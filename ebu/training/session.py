@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ebu.agent.team import is_launched
 from ebu.config import to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.training.checkpoints import CheckpointStore
@@ -37,6 +38,7 @@ class Session:
         self._asked_to_stop = False
         self._saved_step = 0
         self._saved_time = time.monotonic()
+        self._saved_place: object = None
         loop.plan(steps)
         loop.should_stop = lambda: self._asked_to_stop
 
@@ -57,45 +59,55 @@ class Session:
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             require_like(tree["loop"], self._loop.state_dict(), "loop")
             self._loop.load_state_dict(tree["loop"], loaded.episodes)
-            if not bring_back(self._loop.env, tree["environment"], self._loop.open):
-                self._announce("the environment does not come back exactly: the episode that was being played is dropped")
-                self._loop.drop_open_episode()
             self._evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes = int(tree["metrics_bytes"])
+            if bring_back(self._loop.env, tree["environment"], self._loop.open):
+                self._saved_place = self._place()
+            else:
+                self._announce("the environment does not come back exactly: the episode that was being played is dropped")
+                self._loop.drop_open_episode()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"the checkpoint in {self._folder.path} does not fit this run: {reason}") from error
         self._saved_step = loaded.step
         self._trim_metrics(metrics_bytes)
+        if changed := self._folder.changed_software():
+            words = f"the run began with other software ({', '.join(changed)})"
+            self._announce(f"{words}: it goes on, but perhaps not bit for bit as it would have")
         self._announce(f"resumed at step {loaded.step:,}")
 
     def run(self, listeners: list[Listener], on_step: Callable[[int], None], tensorboard: bool) -> bool:
         """Train until the plan is done (True) or a signal asks to stop (False); either way a checkpoint is left."""
+        with self._folder.failures_told(), _signals(self._ask_to_stop):
+            self._warn_of_drops()
+            with Recorder(self._folder, tensorboard, self._loop.step) as recorder:
+                try:
+                    self._train([recorder, *listeners], on_step, recorder)
+                except Interrupted:
+                    pass
+                except EnvironmentFailure:  # what was learned is kept
+                    self._save(recorder)
+                    raise
+                if self._place() != self._saved_place:
+                    self._save(recorder)
+        return self.is_finished
+
+    def _train(self, listeners: list[Listener], on_step: Callable[[int], None], recorder: Recorder) -> None:
+        while not self._is_done() and not self._asked_to_stop:
+            for event in self._loop.advance():
+                for listener in listeners:
+                    if listener(event) is False:
+                        self._asked_to_stop = True
+            on_step(self._loop.step)
+            if self._is_checkpoint_due():
+                self._save(recorder)
+
+    def _warn_of_drops(self) -> None:
         if self._loop.evaluation_env is not None and not comes_back_exactly(self._loop.evaluation_env):
             self._announce(
                 "this environment does not repeat itself from its seed: after an interruption the episode being played "
                 "is dropped, and the rest of the run may differ from one that was never interrupted"
             )
-        with _signals(self._ask_to_stop), Recorder(self._folder, tensorboard, self._loop.step) as recorder:
-            everyone: list[Listener] = [recorder, *listeners]
-            try:
-                while not self._is_done() and not self._asked_to_stop:
-                    for event in self._loop.advance():
-                        for listener in everyone:
-                            if listener(event) is False:
-                                self._asked_to_stop = True
-                    on_step(self._loop.step)
-                    if self._is_checkpoint_due():
-                        self._save(recorder)
-            except Interrupted:
-                pass
-            except EnvironmentFailure:
-                # Nobody knows what state the environment is in: its episode is dropped, what was learned is kept.
-                self._loop.drop_open_episode()
-                self._save(recorder)
-                raise
-            self._save(recorder)
-        return self.is_finished
 
     def _is_done(self) -> bool:
         """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
@@ -124,7 +136,11 @@ class Session:
             "evaluated_at_end": self._evaluated_at_end,
         }
         self._store.save(self._loop.step, tree, self._loop.memory)
-        self._saved_step, self._saved_time = self._loop.step, time.monotonic()
+        self._saved_step, self._saved_time, self._saved_place = self._loop.step, time.monotonic(), self._place()
+
+    def _place(self) -> object:
+        """Equal to that of the last checkpoint while nothing has happened since."""
+        return self._loop.step, self._loop.is_busy, self._evaluated_at_end
 
     def _trim_metrics(self, length: int) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""
@@ -138,12 +154,15 @@ class Session:
 
 @contextmanager
 def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks; the second ends the process at once. What is saved stays saved."""
+    """The first SIGINT or SIGTERM asks; the second ends the process at once. What is saved stays saved.
+
+    torchrun passes on a signal that may have reached the process already, and ends by itself one that does not stop.
+    """
     asked = False
 
     def handle(number: int, _: Any) -> None:
         nonlocal asked
-        if asked:
+        if asked and not is_launched():
             os._exit(128 + number)
         asked = True
         ask_to_stop()
