@@ -76,10 +76,13 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
             "hidden_sizes": (128, 128),
             "train_freq": 1,
             "batch_size": 128,
-            "learning_rate": 5e-4,
+            "learning_rate": 1e-3,
             "learning_rate_schedule": "linear",
+            # A fall is one step in a hundred, and its error is as large as the value that was expected: a loss that caps
+            # errors at 1 hardly hears it, and values grow without end.
+            "loss": "mse",
             "target_update_interval": 1,
-            "tau": 0.005,
+            "tau": 0.02,
             "double_q": True,  # without it values grow beyond what can be earned, and the policy with them
             "exploration_final_eps": 0.1,
             "priority_lr_scale": 1.0,  # a quarter of a step size that shrinks to 0 anyway learns too little
