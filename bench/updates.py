@@ -13,7 +13,9 @@ import numpy as np
 import torch
 
 from bench.timing import interleave
-from ebu.api import AGENTS, Agent
+from ebu.agent.team import Team
+from ebu.api import Agent
+from ebu.presets import configure
 from ebu.types import Episode
 
 # network → environment settings, what each method may cost, updates in a turn; small networks run on one thread
@@ -56,11 +58,10 @@ def learn(agent: Agent, updates: int) -> None:
         agent.loop._learn()
 
 
-def filled_agent(name: str, settings: dict[str, Any]) -> Agent:
+def filled_agent(name: str, settings: dict[str, Any], team: Team | None = None) -> Agent:
     """An agent whose memory holds some episodes of noise; what is in them does not change the cost."""
-    options = {k: v for k, v in settings.items() if k != "env"}
     common = {"double_q": False, "batch_size": 32, "buffer_size": 10_000, "eval_every": 0, "seed": 0}
-    agent = AGENTS[name](settings["env"], **common, **options)
+    agent = Agent.from_config(configure(name, **common, **settings), team=team)
     loop = agent.loop
     loop.planned_steps, loop.step = 10_000, 1
     rng = np.random.default_rng(0)

@@ -16,8 +16,10 @@ from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
 from ebu.agent.actor import FrameStack, Policy
+from ebu.agent.distributed import require_work_for_all
 from ebu.agent.networks import build_network
 from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
+from ebu.agent.team import Team
 from ebu.algorithms import composition, find
 from ebu.config import Config, check, environment_arguments, override
 from ebu.envs.make import World, family
@@ -54,17 +56,23 @@ class Agent:
         self._setup(config, given)
 
     @classmethod
-    def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None) -> Agent:
-        """The agent a configuration describes, whatever its method."""
+    def from_config(
+        cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, team: Team | None = None
+    ) -> Agent:
+        """The agent a configuration describes, whatever its method. A team's ranks divide its learners among them."""
         find(config.algo)
         agent = object.__new__(AGENTS[config.algo])
-        agent._setup(config, env)
+        agent._setup(config, env, team)
         return agent
 
-    def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None) -> None:
+    def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None, team: Team | None = None) -> None:
         check(config)
         self.config = config
         self.device = choose_device(config.run.device)
+        self._team = team
+        if team is not None:
+            require_work_for_all(config.algo, find(config.algo).learners(config), team.size)
+            self.device = team.own_device(self.device)
         self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
         self.env = env if env is not None else self._world.make(training=True)
         self.observations = describe(self.env.observation_space)
@@ -91,6 +99,7 @@ class Agent:
                 env=self.env,
                 evaluation_env=evaluation_env,
                 device=self.device,
+                team=self._team,
                 **composition(self.config),
             )
             if self._restored is not None:  # learning goes on from the weights of a loaded policy
@@ -141,6 +150,11 @@ class Agent:
                 if bar is not None:
                     bar.advance(loop.step - start)
         return self
+
+    @property
+    def ranks(self) -> int:
+        """How many processes share the learners."""
+        return 1 if self._team is None else self._team.size
 
     def threads(self) -> _threads:
         """A context with the number of CPU threads that suits the network."""

@@ -31,6 +31,7 @@ LAYERS: list[set[str]] = [
     {"ebu.experiments"},
     {"ebu.commands"},
     {"ebu.cli"},
+    {"ebu.__main__"},
 ]
 LEANS_ON = {
     "ebu.agent.networks": {"ebu.envs"},  # a network is built from the description of an observation

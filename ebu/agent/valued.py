@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebu.agent.distributed import DistributedLearner, DistributedNetwork
 from ebu.agent.learner import Learner
 from ebu.agent.stacked import StackedNetwork
 from ebu.errors import Interrupted
@@ -21,7 +22,11 @@ class ValuedSpan:
     """Rewards, discounts, actions and ends as tensors [N]; values of the networks as [K, N, A]."""
 
     def __init__(
-        self, span: Span, learner: Learner, epsilon: float = 0.0, should_stop: Callable[[], bool] = lambda: False
+        self,
+        span: Span,
+        learner: Learner | DistributedLearner,
+        epsilon: float = 0.0,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.span = span
         self._should_stop = should_stop
@@ -55,7 +60,7 @@ class ValuedSpan:
         beyond = values[:, self.tensor(np.searchsorted(rows, self.span.rows + 1))]
         return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
 
-    def _values(self, network: StackedNetwork, rows: Array) -> Tensor:
+    def _values(self, network: StackedNetwork | DistributedNetwork, rows: Array) -> Tensor:
         parts = []
         for part in np.split(rows, range(FORWARD_ROWS, len(rows), FORWARD_ROWS)):
             if self._should_stop():

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import tyro
 
+from ebu.agent.distributed import as_team
+from ebu.agent.team import Team
 from ebu.api import Agent
 from ebu.commands.parsing import parse
 from ebu.commands.train import carry_on
@@ -45,13 +47,18 @@ class VerifyArguments:
 
 
 def resume(arguments: list[str]) -> int:
+    return as_team(lambda team: _resume(arguments, team))
+
+
+def _resume(arguments: list[str], team: Team | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
     if folder.summary.is_file() and not (folder.path / "checkpoints").exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
     with RunLock(folder.path):
-        return carry_on(folder, Agent.from_config(folder.config()), args.tensorboard, args.quiet, resume=True)
+        agent = Agent.from_config(folder.config(), team=team)
+        return carry_on(folder, agent, args.tensorboard, args.quiet, resume=True)
 
 
 def verify(arguments: list[str]) -> int:
@@ -112,4 +119,4 @@ def _train(folder: RunFolder, config: Config, stop_at: int | None) -> bytes:
     session = Session(folder, agent.loop, config.steps, announce=lambda text: None)
     session.resume()
     session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
-    return agent.loop.learner.online.parameters.numpy(force=True).tobytes()
+    return agent.loop.learner.state_dict()["online"]["parameters"].numpy(force=True).tobytes()

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ebu import running
+from ebu.agent.distributed import as_team
+from ebu.agent.team import Team
 from ebu.algorithms import find
 from ebu.api import Agent
 from ebu.commands.parsing import parse, peek
@@ -47,6 +49,10 @@ class TrainArguments:
 
 
 def train(arguments: list[str]) -> int:
+    return as_team(lambda team: _train(arguments, team))
+
+
+def _train(arguments: list[str], team: Team | None) -> int:
     algo = peek(arguments, "--algo", "ebu")
     env = peek(arguments, "--env", "maze")
     find(algo)
@@ -55,7 +61,7 @@ def train(arguments: list[str]) -> int:
     config = parsed.settings
     merged = merge_environment_arguments(default.settings.environment.env_args, config.environment.env_args)
     config = override(config, env_args=merged)
-    agent = Agent.from_config(config)  # everything that can be refused is refused here, before a folder is made
+    agent = Agent.from_config(config, team=team)  # everything that can be refused is refused here, before a folder is made
     folder = RunFolder.create(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
         return carry_on(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
@@ -66,6 +72,8 @@ def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, re
     config = agent.config
     console = Console(stderr=True)
     console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
+    if agent.ranks > 1:
+        console.print(f"{len(config.target.betas)} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
     if tensorboard:
         console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
     make_watcher = None

@@ -21,9 +21,10 @@ import torch
 from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.adaptive import Rotation
 from ebu.agent.backlog import Backlog
+from ebu.agent.distributed import DistributedLearner, Plan
 from ebu.agent.learner import Learner, Update
-from ebu.agent.networks import build_network
 from ebu.agent.schedules import epsilon_schedule, learning_rate
+from ebu.agent.team import Team
 from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
 from ebu.envs.spaces import count_actions, describe
@@ -56,6 +57,7 @@ class TrainingLoop:
         device: torch.device,
         learners: int = 1,
         needs_behaviour: bool = False,
+        team: Team | None = None,
     ) -> None:
         self.config = config
         self.env = env
@@ -68,8 +70,10 @@ class TrainingLoop:
 
         spec = self.observations.spec
         stack = config.memory.stack if spec.kind == "image" else 1
-        skeleton = build_network(spec, self.actions, stack, config.network)
-        self.learner = Learner(skeleton, learners, config.learner, config.target.tightening_weight, device)
+        plan = Plan(config, spec, self.actions, stack, learners)
+        self.learner: Learner | DistributedLearner = (
+            plan.build(learners, device) if team is None else DistributedLearner(team, plan, device)
+        )
         self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
         self.policies = [
             Policy(self.learner.online.state_values(k), self.actions, needs_behaviour) for k in range(learners)
