@@ -69,7 +69,8 @@ def title(ax: Axes, text: str) -> None:
 
 
 def legend(ax: Axes, **options: Any) -> None:
-    ax.legend(frameon=False, fontsize=8.5, labelcolor=INK, **options)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(**{"frameon": False, "fontsize": 8.5, "labelcolor": INK, **options})
 
 
 def save(figure: Figure, out: Path, name: str) -> None:

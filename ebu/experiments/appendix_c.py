@@ -96,5 +96,5 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
             above.set_ylabel("test score")
             below.set_ylabel("β")
         if i == 0:
-            above.legend(frameon=False, fontsize=6 if small else 8.5, labelcolor=plots.INK, loc="upper left")
+            plots.legend(above, fontsize=6 if small else 8.5, loc="upper left")
     plots.save(figure, out, ITEM.name)

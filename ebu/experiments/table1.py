@@ -150,5 +150,5 @@ def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
         ax.grid(False, axis="x")
         plots.title(ax, f"{which} over mazes")
     axes[0].set_ylabel("path / shortest")
-    axes[1].legend(frameon=False, fontsize=8.5, labelcolor=plots.INK, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    plots.legend(axes[1], loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.save(figure, out, ITEM.name)

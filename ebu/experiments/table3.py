@@ -96,10 +96,12 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> 
     ax.grid(False)
     shown = ax.imshow(np.arcsinh(shares / 20), cmap="cividis", aspect="auto", vmin=np.arcsinh(-1), vmax=np.arcsinh(25))
     for (i, j), value in np.ndenumerate(raw):
-        dark = np.isfinite(value) and np.arcsinh(shares[i, j] / 20) < np.arcsinh(2)
-        ink = plots.GREY if not np.isfinite(value) else "white" if dark else "black"
-        ax.text(j, i, "–" if not np.isfinite(value) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}",
-                ha="center", va="center", fontsize=7.5, color=ink)  # fmt: skip
+        words, ink = items.NOT_RUN, plots.GREY
+        if np.isfinite(value):
+            words = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+            ink = "white" if shares[i, j] < 40 else "black"
+        number = ax.text(j, i, words, ha="center", va="center", fontsize=7.5, color=ink)
+        number.set_in_layout(False)  # hundreds of texts, all inside: measuring them would take most of the time
     ax.set_yticks(range(len(rows)), labels=[row["game"] for row in rows], fontsize=8)
     ax.set_xticks(range(len(names)), labels=names, rotation=40, ha="left", fontsize=8.5)
     ax.xaxis.tick_top()

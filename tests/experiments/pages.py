@@ -1,0 +1,99 @@
+"""Every item's page in seconds: training items over run folders written by hand, the others on their smallest settings."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import json
+import tempfile
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from ebu.config import to_json
+from ebu.envs.make import family
+
+TRAINED = {
+    "figure2": "figure2",
+    "figure5": "figure5",
+    "figure6": "figure6",
+    "table1": "table1",
+    "appendix-c": "appendix_c",
+}
+SCORES = {"figure4": "figure4", "table2": "table2", "table3": "table3"}
+COMPUTED = {
+    "figure1": "figure1",
+    "figure3": "figure3",
+    "appendix-e": "appendix_e",
+    "appendix-f": "appendix_f",
+    "theorem1": "theorem1",
+    "theorem2": "theorem2",
+    "toy-text": "toytext",
+}
+ITEMS = TRAINED | SCORES | COMPUTED
+SMALLEST = {
+    "figure1": {"runs": 200},
+    "figure3": {"draws": 100, "walks": 2},
+    "appendix-f": {"lengths": (3, 5, 8, 12), "passes": 5},
+    "theorem1": {"operators": 4, "mdps": 2, "episodes": 40},
+    "theorem2": {"mdps": 40},
+    "toy-text": {"seeds": 2, "steps": 0.002, "tuning_seeds": 0},
+}
+
+
+def module(item):
+    return importlib.import_module(f"ebu.experiments.{ITEMS[item]}")
+
+
+def write_trial(folder: Path, one, points: int = 8) -> Path:
+    """The run folder of a trial, as if it had been trained: numbers that improve, from the trial's own seed."""
+    config = one.config()
+    rng = np.random.default_rng([one.seed, len(one.label), len(one.env)])
+    steps = [config.steps * (i + 1) // points for i in range(points)]
+    rows = []
+    for i, step in enumerate(steps):
+        if family(one.env) == "maze":
+            length = float(1 + 50 * np.exp(-i) * rng.uniform(0.5, 1))
+            rows.append({"kind": "train", "step": step, "relative_length": length, "ep_rew_mean": 900.0})
+            rows.append({"kind": "eval", "step": step, "mean_reward": 990.0 + i, "relative_lengths": [round(length)]})
+        else:
+            score = float(5 * i + rng.uniform(0, 5))
+            known = {"mean_reward": score, "mean_q": score / 20, "mean_discounted_return": score / 25}
+            rows.append({"kind": "eval", "step": step, **known})
+        if one.algo == "adaptive-ebu":
+            rows.append({"kind": "sync", "step": step, "learner": 0, "beta": float(rng.choice(config.target.betas))})
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(to_json(config))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "timing.jsonl").write_text(json.dumps({"step": config.steps, "seconds": config.steps * 0.01}) + "\n")
+    (folder / "summary.json").write_text(json.dumps({"algo": one.algo, "steps": config.steps}))
+    return folder
+
+
+def trained(item, out: Path, budget="quick", trials=None):
+    """The rows of a training item over such folders."""
+    trials = module(item).trials(budget) if trials is None else trials
+    folders = [write_trial(out / "trials" / one.id, one) for one in trials]
+    return module(item).analyse(budget, trials, folders, out)
+
+
+def build(item, out: Path):
+    """Rows, picture, table and page of an item."""
+    if item not in COMPUTED:
+        return trained(item, out)
+    made, smallest = module(item), SMALLEST.get(item)
+    with mock.patch.dict(made.SETTINGS, {"quick": smallest} if smallest else {}):
+        if item == "toy-text":
+            with mock.patch.multiple(made, EVALUATIONS=10, CURVE=10):
+                return made.run("quick", out)
+        return made.run("quick", out)
+
+
+@functools.cache
+def built(item) -> tuple[list, Path]:
+    """The rows and the folder of an item that is built once for all tests that only look at it."""
+    out = Path(tempfile.mkdtemp(prefix=f"ebu-{item}-"))
+    with contextlib.chdir(out):  # where there are no committed runs
+        return build(item, out), out
