@@ -20,7 +20,7 @@ from bench.updates import CASES, filled_agent, learn
 from ebu.agent.team import Team
 
 SETTINGS = CASES["nature"][0]
-UPDATES, FETCHES = 6, 4
+UPDATES, FETCHES = 4, 4
 AT_MOST = 1.1  # two ranks over one process, both on two cores
 WORKER = """
 import sys
