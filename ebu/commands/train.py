@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from ebu import running
@@ -26,7 +23,7 @@ from ebu.running import Carried
 from ebu.training.lock import RunLock
 from ebu.training.progress import ProgressBar
 from ebu.training.runs import RunFolder, evaluations
-from ebu.training.session import Announce, termination_interrupts
+from ebu.training.session import Announce
 from ebu.training.summary import sparkline
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
@@ -73,25 +70,21 @@ def _train(arguments: list[str], team: Team | None) -> int:
 def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
     """Train to the end of the plan, or to a signal; returns the exit code."""
     config = agent.config
-    console = Console(stderr=True, highlight=False)
-    where = escape(str(folder.path))
-    console.print(f"[bold]{config.algo}[/] on [bold]{escape(config.environment.env)}[/] → {where}", soft_wrap=True)
+    console = Console(stderr=True)
+    console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
     if agent.ranks > 1:
         console.print(f"{len(config.target.betas)} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
     if tensorboard:
-        console.print(f"live curves: tensorboard --logdir {where}", style="dim", soft_wrap=True)
+        console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
     make_watcher = None
     if not quiet and sys.stderr.isatty():
         make_watcher = lambda start: ProgressBar(config.steps, config.algo, console, start)  # noqa: E731
-    announce: Announce = lambda text: console.print(text, markup=False, soft_wrap=True)  # noqa: E731
-    stopped = "interrupted"
-    with suppress(KeyboardInterrupt), termination_interrupts():  # before the first step, and after the last
-        carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
-        if carried.finished:
-            _print_summary(folder, agent, carried)
-            return 0
-        stopped = f"stopped at step {agent.loop.step:,}"
-    print(f"{stopped}; continue with: ebu resume {shlex.quote(str(folder.path))}", file=sys.stderr)
+    announce: Announce = lambda text: console.print(text, highlight=False)  # noqa: E731
+    carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
+    if carried.finished:
+        _print_summary(folder, agent, carried)
+        return 0
+    print(f"stopped at step {agent.loop.step:,}; continue with: ebu resume {folder.path}", file=sys.stderr)
     return 130
 
 
