@@ -1,14 +1,19 @@
-"""Runs the benchmarks and prints each ratio beside what is promised. Nothing else should run meanwhile."""
+"""Runs the benchmarks and prints each ratio beside what is promised. Nothing else should run meanwhile.
+
+``python -m bench [NAME…] [--save] [--quick]``: --save keeps the rows in results/bench.jsonl; --quick shortens the long
+ones to see whether they run, not what they measure.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS = ("targets", "cartpole", "updates", "memory")
+BENCHMARKS = ("targets", "cartpole", "updates", "memory", "frames", "atari")
 RESULTS = Path(__file__).parent.parent / "results" / "bench.jsonl"
 
 
@@ -16,7 +21,9 @@ def main(arguments: list[str]) -> int:
     names = [a for a in arguments if not a.startswith("-")] or list(BENCHMARKS)
     rows: list[dict[str, Any]] = []
     for name in names:
-        for row in importlib.import_module(f"bench.{name}").run():
+        run = importlib.import_module(f"bench.{name}").run
+        options = {"quick": True} if "--quick" in arguments and "quick" in inspect.signature(run).parameters else {}
+        for row in run(**options):
             rows.append({"bench": name, **row})
             print(describe(row), flush=True)
     if "--save" in arguments:

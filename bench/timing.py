@@ -7,16 +7,25 @@ import time
 from collections.abc import Callable
 
 
-def interleave(contestants: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
-    """Median seconds of one turn of each contestant, played in rotation after one turn to warm up."""
+def rounds(contestants: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+    """Seconds of each turn of each contestant, played in rotation after one turn to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(turns + 1):
         for name, play in contestants.items():
-            start = time.perf_counter()
-            play()
+            elapsed = _seconds(play)
             if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+                seconds[name].append(elapsed)
+    return seconds
+
+
+def interleave(contestants: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+    """Median seconds of one turn of each contestant, played in rotation after one turn to warm up."""
+    return {name: statistics.median(values) for name, values in rounds(contestants, turns).items()}
+
+
+def seconds_of(function: Callable[[], object], times: int) -> float:
+    """Median seconds of one call, after one to warm up."""
+    return interleave({"": function}, times)[""]
 
 
 def repeat(function: Callable[[], object], times: int) -> Callable[[], None]:
@@ -25,3 +34,9 @@ def repeat(function: Callable[[], object], times: int) -> Callable[[], None]:
             function()
 
     return run
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start

@@ -7,6 +7,7 @@ from torch import nn
 
 from ebu.agent.stacked import StackedNetwork
 from ebu.agent.stacked_convolution import StackedConvolution
+from ebu.agent.stacked_images import StackedImages
 from ebu.agent.stacked_mlp import StackedMLP
 
 
@@ -16,4 +17,6 @@ def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> Stacked
         return StackedMLP(skeleton, learners, device)
     if learners > 1 and StackedConvolution.fits(skeleton):
         return StackedConvolution(skeleton, learners, device)
+    if StackedImages.fits(skeleton):
+        return StackedImages(skeleton, learners, device)
     return StackedNetwork(skeleton, learners, device)

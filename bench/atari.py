@@ -1,0 +1,158 @@
+"""The whole training loop on Atari against Stable-Baselines3's DQN and CleanRL's, and against bare arithmetic.
+
+Same network (Nature DQN's), batch 32, one update per 4 steps, frame skip 4, ε fixed to 0.1, two threads, memories filled
+before the clock starts. Each library takes its usual optimiser: ours the paper's centred RMSProp, the peers Adam. Turns
+alternate, and each turn of ours is set against the same round's turns of the others.
+
+The arithmetic limit is what the algorithm cannot do without, in the faster memory layout: for every step that is not
+random a forward pass of one state, for every update a forward pass of 32 states through the target network and a forward
+and backward pass of 32 states through the online one. No emulator, no memory, no optimiser.
+"""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import ebu
+from bench.peers.cleanrl_dqn import CleanDQN, nature_network
+from bench.timing import rounds
+
+GAMES = ("Pong", "Breakout")
+THREADS = 2
+EPSILON = 0.1
+BATCH, STEPS_PER_UPDATE = 32, 4
+SIZES = {"fill": 5_000, "turn": 200, "turns": 15}  # steps before the clock starts, steps in a turn, turns
+QUICK = {"fill": 300, "turn": 40, "turns": 2}
+COMMON: dict[str, Any] = {
+    "batch_size": BATCH,
+    "gamma": 0.99,
+    "train_freq": STEPS_PER_UPDATE,
+    "buffer_size": 20_000,
+    "target_update_interval": 1_000,
+}
+LIMITS = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}
+
+
+def run(quick: bool = False) -> list[dict[str, Any]]:
+    torch.set_num_threads(THREADS)
+    return [row for game in GAMES for row in _game_rows(game, **(QUICK if quick else SIZES))]
+
+
+def _game_rows(game: str, fill: int, turn: int, turns: int) -> list[dict[str, Any]]:
+    trainers = {
+        "dqn": ours(ebu.DQN, game, fill),
+        "ebu": ours(ebu.EBU, game, fill),
+        "Stable-Baselines3 DQN": stable_baselines(game, fill),
+        "CleanRL's DQN": cleanrl(game, fill),
+    }
+    for train in trainers.values():
+        train(fill)
+    bare = {name: bare_passes(layout) for name, layout in LIMITS.items()}
+    contestants = {**trainers, **bare}
+    seconds = rounds({name: lambda t=train: t(turn) for name, train in contestants.items()}, turns)  # type: ignore[misc]
+    median = {name: statistics.median(values) for name, values in seconds.items()}
+    peer = min(("Stable-Baselines3 DQN", "CleanRL's DQN"), key=lambda name: median[name])
+    limit = min(bare, key=lambda name: median[name])
+    speeds = ", ".join(f"{name} {turn / median[name]:.0f} steps/s" for name in trainers if name not in ("dqn", "ebu"))
+    rows = []
+    for algo in ("dqn", "ebu"):
+        ratios = [theirs / mine for theirs, mine in zip(seconds[peer], seconds[algo])]
+        rows.append(
+            {
+                "what": f"{game} training, {algo}, over {peer} (rounds from {min(ratios):.2f} to {max(ratios):.2f})",
+                "ours": f"{turn / median[algo]:.0f} steps/s",
+                "peer": speeds,
+                "ratio": statistics.median(ratios),
+                "at_least": 1.8,
+            }
+        )
+    for algo in ("dqn", "ebu"):
+        shares = [least / mine for least, mine in zip(seconds[limit], seconds[algo])]
+        theirs = statistics.median(least / other for least, other in zip(seconds[limit], seconds[peer]))
+        rows.append(
+            {
+                "what": f"{game} training, {algo}: share of the arithmetic limit ({limit}); the aim is 0.85",
+                "ours": f"{turn / median[algo]:.0f} of {turn / median[limit]:.0f} steps/s",
+                "peer": f"{peer}: {theirs:.2f}",
+                "ratio": statistics.median(shares),
+                "at_least": 0.0,
+            }
+        )
+    return rows
+
+
+# ---------------------------------------------------------------------- contestants: functions that train some steps
+
+
+def ours(agent: Any, game: str, fill: int) -> Callable[[int], object]:
+    return agent(
+        f"ALE/{game}-v5",
+        preset="paper",
+        exploration_initial_eps=EPSILON,
+        exploration_final_eps=EPSILON,
+        learning_starts=fill,
+        eval_every=0,
+        threads=THREADS,
+        seed=0,
+        **COMMON,
+    ).learn
+
+
+def stable_baselines(game: str, fill: int) -> Callable[[int], object]:
+    import ale_py
+    import gymnasium
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    gymnasium.register_envs(ale_py)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DQN(
+            "CnnPolicy",
+            VecFrameStack(make_atari_env(f"{game}NoFrameskip-v4", seed=0), 4),
+            learning_rate=1e-4,
+            gradient_steps=1,
+            learning_starts=fill,
+            exploration_initial_eps=EPSILON,
+            exploration_final_eps=EPSILON,
+            optimize_memory_usage=True,
+            replay_buffer_kwargs={"handle_timeout_termination": False},
+            seed=0,
+            device="cpu",
+            **COMMON,
+        )
+    return lambda steps: model.learn(steps, reset_num_timesteps=False)
+
+
+def cleanrl(game: str, fill: int) -> Callable[[int], object]:
+    return CleanDQN(f"{game}NoFrameskip-v4", learning_starts=fill, epsilon=EPSILON, learning_rate=1e-4, **COMMON).learn
+
+
+def bare_passes(layout: torch.memory_format) -> Callable[[int], None]:
+    """The passes that some steps need, on floats that are already there."""
+    online, target = (nature_network(4).to(memory_format=layout) for _ in range(2))  # type: ignore[call-overload]
+    weights = list(online.parameters())
+    many, one = (torch.rand(count, 4, 84, 84).to(memory_format=layout) for count in (BATCH, 1))
+
+    def passes(steps: int) -> None:
+        updates = steps // STEPS_PER_UPDATE
+        with torch.inference_mode():
+            _forward(online, one, round(steps * (1 - EPSILON)))
+            _forward(target, many, updates)
+        for _ in range(updates):
+            values = online(many)
+            torch.autograd.grad(values, weights, torch.ones_like(values))
+
+    return passes
+
+
+def _forward(network: nn.Module, states: Tensor, times: int) -> None:
+    for _ in range(times):
+        network(states)

@@ -1,0 +1,167 @@
+"""The fast path for networks of several convolutions, such as Nature DQN's: channels last, the chain rule written out.
+
+With the channels of a pixel side by side the library's convolutions are faster, the gradient of the first three times
+so. Weights keep their usual order in the block, which all forms share; kernels, small beside the images, are turned as
+they are used. Writing out the chain rule spares autograd's bookkeeping and puts the largest gradient where it belongs
+without a copy. Tests hold this equal to the general path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from ebu.agent.networks import Scale
+from ebu.agent.stacked import Pullback, StackedNetwork
+from ebu.agent.stacked_mlp import is_linear_chain
+from ebu.types import Array
+
+Weights = list[tuple[Tensor, Tensor]]  # per layer: weight, bias
+
+
+class StackedImages(StackedNetwork):
+    """K networks of two or more convolutions without padding and then linear layers, ReLU between; run one by one."""
+
+    @staticmethod
+    def fits(skeleton: nn.Module) -> bool:
+        if not isinstance(skeleton, nn.Sequential) or not isinstance(skeleton[0], Scale):
+            return False
+        convolutions = _convolutions(skeleton)
+        rectified = [type(layer) for layer in list(skeleton)[2 : 2 * len(convolutions) + 1 : 2]]
+        rest = list(skeleton)[1 + 2 * len(convolutions) :]
+        return (
+            len(convolutions) > 1
+            and all(c.padding == (0, 0) and c.dilation == (1, 1) and c.groups == 1 for c in convolutions)
+            and rectified == [nn.ReLU] * len(convolutions)
+            and len(rest) > 1
+            and isinstance(rest[0], nn.Flatten)
+            and is_linear_chain(rest[1:])
+        )
+
+    # ------------------------------------------------------------------ weights
+
+    @cached_property
+    def _strides(self) -> list[tuple[int, ...]]:
+        """Of each convolution."""
+        return [convolution.stride for convolution in _convolutions(cast(nn.Sequential, self.skeleton))]
+
+    @cached_property
+    def _scale(self) -> float:
+        """What bytes are multiplied with. The first kernels take it over, being smaller than the images."""
+        return cast(Scale, cast(nn.Sequential, self.skeleton)[0]).scale
+
+    def _views(self, block: Tensor) -> list[Weights]:
+        """By learner: weight and bias of each layer."""
+        learners = []
+        for row in block:
+            tensors = [row[place].view(shape) for _, place, shape in self.layout]
+            learners.append(list(zip(tensors[0::2], tensors[1::2])))
+        return learners
+
+    @cached_property
+    def _weights(self) -> list[Weights]:
+        return self._views(self.parameters)
+
+    @cached_property
+    def _gradients(self) -> list[Weights]:
+        return self._views(self.gradient)
+
+    def _kernels(self, learner: int) -> list[Tensor]:
+        first, *others = (weight for weight, _ in self._weights[learner][: len(self._strides)])
+        return [_channels_last(kernel) for kernel in (first * self._scale, *others)]
+
+    # ------------------------------------------------------------------ values and their gradient
+
+    def values(self, states: Tensor) -> Tensor:
+        images = _images(states)
+        return torch.stack([self._forward(learner, images)[-1] for learner in range(self.learners)])
+
+    def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
+        images = _images(states)
+        layers = [self._forward(learner, images) for learner in range(self.learners)]
+
+        def pullback(slope: Tensor) -> None:
+            for learner in range(self.learners):
+                self._backward(learner, layers[learner], slope[learner])
+
+        return torch.stack([inputs_and_output[-1] for inputs_and_output in layers]), pullback
+
+    def state_values(self, learner: int) -> Callable[[Array], Array]:
+        def values(state: Array) -> Array:
+            images = _images(torch.from_numpy(state).unsqueeze(0).to(self.device))
+            return self._forward(learner, images)[-1][0].numpy(force=True)
+
+        return values
+
+    @torch.no_grad()
+    def _forward(self, learner: int, images: Tensor) -> list[Tensor]:
+        """The input of each layer and last the output."""
+        weights = self._weights[learner]
+        layers = [images]
+        for kernel, (_, bias), stride in zip(self._kernels(learner), weights, self._strides):
+            layers.append(torch.conv2d(layers[-1], kernel, bias, stride).relu_())
+        layers[-1] = layers[-1].flatten(1)
+        for weight, bias in weights[len(self._strides) : -1]:
+            layers.append(torch.addmm(bias, layers[-1], weight.t()).relu_())
+        weight, bias = weights[-1]
+        layers.append(torch.addmm(bias, layers[-1], weight.t()))
+        return layers
+
+    @torch.no_grad()
+    def _backward(self, learner: int, layers: list[Tensor], slope: Tensor) -> None:
+        """Write the gradient of one learner from ∂loss/∂output."""
+        weights, gradients, kernels = self._weights[learner], self._gradients[learner], self._kernels(learner)
+        for layer in range(len(weights) - 1, len(kernels) - 1, -1):
+            weight_gradient, bias_gradient = gradients[layer]
+            torch.mm(slope.t(), layers[layer], out=weight_gradient)
+            torch.sum(slope, dim=0, out=bias_gradient)
+            slope = _before_relu(torch.mm(slope, weights[layer][0]), layers[layer])
+        slope = self._as_maps(slope, layers[len(kernels) - 1], kernels[-1])
+        for layer in range(len(kernels) - 1, -1, -1):
+            behind, kernel_gradient, bias_gradient = torch.ops.aten.convolution_backward(
+                slope,
+                layers[layer],
+                kernels[layer],
+                [len(kernels[layer])],
+                self._strides[layer],
+                *([0, 0], [1, 1], False, [0, 0], 1),  # padding, dilation, not transposed, output padding, groups
+                [layer > 0, True, True],  # nobody asks for the slope at the images
+            )
+            gradients[layer][0].copy_(kernel_gradient if layer else kernel_gradient * self._scale)
+            gradients[layer][1].copy_(bias_gradient)
+            slope = _before_relu(behind, layers[layer]) if layer else slope
+
+    def _as_maps(self, slope: Tensor, inputs: Tensor, kernel: Tensor) -> Tensor:
+        """[B, features] → [B, filters, H, W] of the last convolution's output, channels last."""
+        height, width = (
+            (size - extent) // stride + 1
+            for size, extent, stride in zip(inputs.shape[2:], kernel.shape[2:], self._strides[-1])
+        )
+        return _channels_last(slope.view(len(slope), len(kernel), height, width))
+
+
+def _images(states: Tensor) -> Tensor:
+    """Bytes turned, then made floats: bytes are cheaper to move."""
+    return _channels_last(states).to(torch.float32)
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last)
+
+
+def _before_relu(slope: Tensor, rectified: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(slope, rectified, 0)
+
+
+def _convolutions(skeleton: nn.Sequential) -> list[nn.Conv2d]:
+    """Those that follow the first layer, with one other layer after each."""
+    found: list[nn.Conv2d] = []
+    for layer in list(skeleton)[1::2]:
+        if not isinstance(layer, nn.Conv2d):
+            break
+        found.append(layer)
+    return found

@@ -1,0 +1,119 @@
+"""Convolutions channels last with the chain rule written out equal the general path; the block's order is the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ebu.agent.networks import Scale, build_network
+from ebu.agent.stacked import StackedNetwork
+from ebu.agent.stacked_images import StackedImages
+from ebu.agent.stacking import stacked
+from ebu.config import NetworkConfig
+from ebu.envs.spaces import ObservationSpec
+
+CPU = torch.device("cpu")
+
+
+def nature():
+    return build_network(ObservationSpec("image", (1, 84, 84), "uint8", scale=1 / 255), 5, 4, NetworkConfig()), (4, 84, 84)
+
+
+def maze():
+    return build_network(ObservationSpec("image", (2, 28, 28), "uint8", scale=1 / 255), 5, 1, NetworkConfig()), (2, 28, 28)
+
+
+def oblong():
+    """Another kernel and stride each way, an image that is not square, two hidden layers, bytes as they are."""
+    with torch.device("meta"):
+        layers = [nn.Conv2d(3, 5, (4, 2), (2, 1)), nn.ReLU(), nn.Conv2d(5, 6, 3), nn.ReLU(), nn.Flatten()]
+        head = [nn.Linear(6 * 2 * 7, 12), nn.ReLU(), nn.Linear(12, 7), nn.ReLU(), nn.Linear(7, 5)]
+        return nn.Sequential(Scale(1.0), *layers, *head), (3, 10, 10)
+
+
+def pair(skeleton, learners):
+    """The fast path and the general one with the same weights."""
+    fast, general = StackedImages(skeleton, learners, CPU), StackedNetwork(skeleton, learners, CPU)
+    fast.initialise(torch.Generator().manual_seed(0))
+    general.parameters.copy_(fast.parameters)
+    return fast, general
+
+
+def states(count, shape):
+    return torch.from_numpy(np.random.default_rng(0).integers(256, size=(count, *shape)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("network", [nature, maze, oblong])
+@pytest.mark.parametrize("learners", [1, 3])
+def test_values_and_gradients_equal_those_of_autograd(network, learners):
+    skeleton, shape = network()
+    fast, general = pair(skeleton, learners)
+    x = states(7, shape)
+    slope = torch.randn(learners, 7, 5, generator=torch.Generator().manual_seed(1))
+    for form in (fast, general):
+        values, pullback = form.differentiate(x)
+        pullback(slope)
+        torch.testing.assert_close(values, form.values(x).detach())
+    size = general.values(x).detach().abs().max().item()
+    torch.testing.assert_close(fast.values(x), general.values(x).detach(), rtol=1e-4, atol=1e-6 * size)
+    size = general.gradient.abs().max().item()
+    torch.testing.assert_close(fast.gradient, general.gradient, rtol=1e-4, atol=1e-6 * size)
+
+
+def test_the_same_input_gives_the_same_bits():
+    skeleton, shape = nature()
+    results = []
+    for _ in range(2):
+        network, _ = pair(skeleton, 1)
+        values, pullback = network.differentiate(states(32, shape))
+        pullback(torch.ones_like(values))
+        results.append((values, network.gradient.clone()))
+    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
+
+
+def test_values_of_one_state_follow_the_weights_as_they_change():
+    skeleton, shape = nature()
+    fast, general = pair(skeleton, 2)
+    quick, plain = fast.state_values(1), general.state_values(1)
+    x = states(1, shape)[0].numpy()
+    for _ in range(2):
+        np.testing.assert_allclose(quick(x), plain(x), rtol=1e-5, atol=1e-6)
+        for network in (fast, general):
+            network.parameters.mul_(1.5)
+
+
+def test_states_that_come_channels_last_are_read_as_they_look():
+    skeleton, shape = maze()
+    network, _ = pair(skeleton, 1)
+    x = states(4, shape)
+    turned = torch.from_numpy(np.ascontiguousarray(x.numpy().transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
+    assert torch.equal(network.values(x), network.values(turned))
+
+
+@pytest.mark.parametrize("network", [nature, maze, oblong])
+def test_networks_of_several_convolutions_take_this_form(network):
+    assert isinstance(stacked(network()[0], 1, CPU), StackedImages)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(320, 6)],
+        [nn.Conv2d(4, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(320, 6)],
+        [nn.Conv2d(4, 4, 3, groups=2), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(180, 6)],
+        [nn.Conv2d(4, 5, 3), nn.Tanh(), nn.Conv2d(5, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(180, 6)],
+        [nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 5, 3), nn.ReLU()],
+        [nn.Flatten(), nn.Linear(400, 6)],
+    ],
+    ids=["one convolution", "padded", "grouped", "another activation", "no head", "none"],
+)
+def test_other_networks_are_left_to_other_paths(layers):
+    assert not StackedImages.fits(nn.Sequential(Scale(1.0), *layers))
+
+
+def test_two_streams_are_left_to_the_general_path():
+    config = NetworkConfig(dueling=True)
+    skeleton = build_network(ObservationSpec("image", (1, 84, 84), "uint8", scale=1 / 255), 5, 4, config)
+    assert not StackedImages.fits(skeleton)
