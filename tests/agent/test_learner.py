@@ -119,7 +119,8 @@ def test_steps_equal_those_of_plain_pytorch(net, learners):
             adam.step()
             torch.testing.assert_close(update.loss[k].sum(), expected.detach(), rtol=1e-4, atol=1e-5)
             after = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
-            torch.testing.assert_close(learner.online.parameters[k], after, rtol=1e-3, atol=2e-5)
+            # Adam divides by the gradient's size, so that rounding shows where a gradient is almost 0: a tenth of a step.
+            torch.testing.assert_close(learner.online.parameters[k], after, rtol=1e-3, atol=1e-4)
 
 
 def test_an_update_reports_values_from_before_the_step_and_errors_towards_the_target():
