@@ -7,12 +7,12 @@ has steps, the observation before step g of episode e is row g + e.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.signal import lfilter
 
-from ebu.memory.frames import COMPRESS_FROM_BYTES, CompressedFrames, FrameStore, PlainFrames, ranges
+from ebu.memory.frames import CompressedFrames, Compression, FrameStore, PlainFrames, is_compressed, ranges
 from ebu.memory.ring import Ring
 from ebu.types import Array, Episode, Span
 
@@ -45,7 +45,7 @@ class EpisodeMemory:
         gamma: float,
         stack: int = 1,
         truncation_is_terminal: bool = False,
-        compress: Literal["auto", "always", "never"] = "auto",
+        compress: Compression = "auto",
     ) -> None:
         self.capacity = capacity
         self.stack = stack
@@ -54,10 +54,8 @@ class EpisodeMemory:
         self._discount_after = np.array([gamma, 0.0, 0.0 if truncation_is_terminal else gamma], np.float32)
         self._steps = Ring((), STEP)
         self._starts = Ring((), np.int64)  # number of each episode's first step
-        frame_bytes = int(np.prod(frame_shape)) * self.frame_dtype.itemsize
-        is_image = len(frame_shape) == 3 and frame_bytes >= COMPRESS_FROM_BYTES
-        compressed = compress == "always" or (compress == "auto" and is_image)
-        self._frames: FrameStore = (CompressedFrames if compressed else PlainFrames)(frame_shape, frame_dtype)
+        kind = CompressedFrames if is_compressed(frame_shape, frame_dtype, compress) else PlainFrames
+        self._frames: FrameStore = kind(frame_shape, frame_dtype)
 
     # ------------------------------------------------------------------ what is there
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import zstandard
@@ -17,6 +17,15 @@ BLOCK_FRAMES = 16
 BLOCK_OVERHEAD_BYTES = sys.getsizeof(b"") + 8  # Python's own for an object and the list's pointer to it
 ZSTD_LEVEL = 3
 COMPRESS_FROM_BYTES = 1024  # below this a frame is a vector in disguise (MiniGrid, MinAtar) and unpacking costs more
+
+
+Compression = Literal["auto", "always", "never"]
+
+
+def is_compressed(shape: tuple[int, ...], dtype: Any, compress: Compression) -> bool:
+    """Whether frames of this kind are compressed; "auto" means images that are large enough."""
+    is_large_image = len(shape) == 3 and int(np.prod(shape)) * np.dtype(dtype).itemsize >= COMPRESS_FROM_BYTES
+    return compress == "always" or (compress == "auto" and is_large_image)
 
 
 class FrameStore(Protocol):

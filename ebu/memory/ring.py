@@ -8,11 +8,18 @@ import numpy as np
 
 from ebu.types import Array
 
+SMALLEST_ROOM = 1024
+
+
+def room_for(rows: int, smallest: int = SMALLEST_ROOM) -> int:
+    """How many rows are set aside to hold this many: a power of two."""
+    return max(smallest, 1 << (rows - 1).bit_length())
+
 
 class Ring:
     """Rows ``first … end − 1`` of one dtype and shape; room doubles when needed, so that a row costs O(1)."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, room: int = 1024) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, room: int = SMALLEST_ROOM) -> None:
         self._rows = np.zeros((room, *shape), dtype)  # room is a power of two: row r lives in slot r & (room − 1)
         self.first = 0
         self.end = 0
@@ -56,8 +63,6 @@ class Ring:
     def _grow(self, needed: int) -> None:
         numbers = np.arange(self.first, self.end)
         kept = self.take(numbers)
-        room = len(self._rows)
-        while room < needed:
-            room *= 2
+        room = room_for(needed, len(self._rows))
         self._rows = np.zeros((room, *self._rows.shape[1:]), self._rows.dtype)
         self._rows[numbers & (room - 1)] = kept
