@@ -55,7 +55,8 @@ def write(
     plots.write_rows(out, rows)
     parts = [f"# {item.title}", item.claim, note, *(f"## {table.title}\n\n{table.markdown()}" for table in tables)]
     (out / "table.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
-    body = f"<p>{escape(item.claim)}</p>{html.picture(out / f'{item.name}.png', item.alt)}"
+    picture = html.picture(out / f"{item.name}.png", item.alt)
+    body = f'<p>{escape(item.claim)}</p><div class="picture" tabindex="0" role="group" aria-label="Picture">{picture}</div>'
     before = [Section("picture", "Picture", body)]
     before.append(Section("table", "Published and ours", "".join(_as_html(table) for table in tables)))
     build_page(

@@ -2,7 +2,7 @@
 
 Runs belong together when everything that matters to learning is the same: they differ in the seed, in which maze was
 drawn, or in where and how often things were written down. A method is named after its algorithm, and after the settings
-in which it differs from other uses of that algorithm on the same environment.
+in which it differs from other uses of that algorithm on the same environment; it then has that name on all of them.
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def group(runs: Iterable[Run]) -> list[Group]:
     for run in runs:
         by_env.setdefault(_world(run), {}).setdefault((run.algo, _identity(run)), []).append(run)
     names = _env_names(list(by_env))
+    leaders = {world: {key: repetitions[0] for key, repetitions in methods.items()} for world, methods in by_env.items()}
+    telling = _telling_settings(leaders.values())
     groups = []
     for world, methods in by_env.items():
-        labels = _method_names({key: repetitions[0] for key, repetitions in methods.items()})
+        labels = _method_names(leaders[world], telling)
         for key in sorted(methods, key=lambda key: (rank(key[0]), labels[key])):
             repetitions = sorted(methods[key], key=lambda run: (run.seed, str(run.path)))
             groups.append(Group(names[world], labels[key], tuple(repetitions)))
@@ -114,12 +116,20 @@ def _env_names(worlds: Sequence[tuple[str, tuple[str, ...]]]) -> dict[tuple[str,
     return names
 
 
-def _method_names(methods: dict[tuple[str, str], Run]) -> dict[tuple[str, str], str]:
+def _telling_settings(worlds: Iterable[dict[tuple[str, str], Run]]) -> dict[str, list[str]]:
+    """By algorithm, the settings that tell its uses on some environment apart."""
+    found: dict[str, dict[str, None]] = {}
+    for methods in worlds:
+        for algo in {algo for algo, _ in methods}:
+            rivals = [run for (other, _), run in methods.items() if other == algo]
+            found.setdefault(algo, {}).update(dict.fromkeys(differing(rivals, BESIDES)))
+    return {algo: list(names) for algo, names in found.items()}
+
+
+def _method_names(methods: dict[tuple[str, str], Run], telling: dict[str, list[str]]) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     for key, run in methods.items():
-        rivals = [other for (algo, _), other in methods.items() if algo == key[0]]
-        telling = differing(rivals, BESIDES)
-        parts = [f"{SYMBOLS.get(name, name)}={_short(run.settings.get(name))}" for name in telling]
+        parts = [f"{SYMBOLS.get(name, name)}={_short(run.settings.get(name))}" for name in telling[key[0]]]
         label = " ".join([run.algo, *parts[:3]])
         number = sum(name == label or name.startswith(f"{label} #") for name in names.values())
         names[key] = f"{label} #{number + 1}" if number else label

@@ -63,6 +63,16 @@ def test_a_method_has_one_name_and_colour_on_all_environments(tmp_path):
     assert slots(groups_of(*runs)) == {"ebu": 0, "dqn": 1}
 
 
+def test_a_method_told_apart_on_one_environment_keeps_its_name_on_the_others(tmp_path):
+    worlds = {"CartPole-v1": (0.5, 1.0), "Acrobot-v1": (1.0,)}
+    runs = [write_run(tmp_path / f"{e}{b}", env=e, beta=b) for e, betas in worlds.items() for b in betas]
+    assert [(g.env, g.method) for g in groups_of(*runs)] == [
+        ("CartPole-v1", "ebu β=0.5"),
+        ("CartPole-v1", "ebu β=1"),
+        ("Acrobot-v1", "ebu β=1"),
+    ]
+
+
 def test_many_variants_get_looks_of_their_own(tmp_path):
     runs = [write_run(tmp_path / str(i), beta=i / 10) for i in range(11)]
     assert sorted(slots(groups_of(*runs)).values()) == list(range(11))
@@ -102,6 +112,20 @@ def test_one_run_has_no_interval():
 def test_a_run_still_going_does_not_bend_the_end_of_the_line():
     line = figures.series("ebu", [("whole", [(1, 1.0), (2, 1.0), (3, 1.0)]), ("going", [(1, 9.0)])])
     assert (line.y, line.n) == ([5, 1, 1], [2, 1, 1])
+
+
+def test_a_band_can_be_the_standard_deviation():
+    curves = [("a", [(1, 0.0)]), ("b", [(1, 2.0)])]
+    line = figures.series("ebu", curves, spread=figures.DEVIATION)
+    assert (line.y, line.low, line.high) == ([1], [pytest.approx(1 - 2**0.5, abs=1e-5)], [pytest.approx(1 + 2**0.5, abs=1e-5)])
+    assert "± SD" in figures.in_words([line], figures.DEVIATION)
+
+
+def test_nature_dqn_is_marked_in_the_papers_games_only(tmp_path):
+    runs = groups_of(write_run(tmp_path / "pong", env="ALE/Pong-v5"), write_run(tmp_path / "pole"))
+    marks = {chart.title: chart.marks for chart in figures.learning_curves(runs, paper=True).charts}
+    assert marks == {"ALE/Pong-v5": [(18.9, "Nature DQN, 200M frames")], "CartPole-v1": []}
+    assert all(chart.marks == [] for chart in figures.learning_curves(runs).charts)
 
 
 def test_between_its_rows_a_run_keeps_its_latest_value():
@@ -241,6 +265,11 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
         write_run(tmp_path / f"runs/{seed}", scores=(1.0, 2.0 * seed), seed=seed)
     pages = [build_page([tmp_path / "runs"], tmp_path / "page.html").read_bytes() for _ in range(2)]
     assert pages[0] == pages[1]
+
+
+def test_cells_can_be_bold_and_stay_numbers():
+    table = html.table(["", "score"], [["best", "**1,234.5**"], ["other", "7"]])
+    assert '<td class="number"><b>1,234.5</b></td>' in table and '<td class="number">7</td>' in table
 
 
 def test_sections_of_the_caller_come_first_and_need_no_runs(tmp_path):

@@ -132,7 +132,7 @@ class LineChart {
     this.yTicks = this.y.ticks(5);
     this.named = this.width > 430 && lines.length > 1 && lines.length <= 8;
     const longest = Math.max(...lines.map((line) => this.caption(line).length));
-    this.left = 22 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
+    this.left = 28 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
     this.right = this.width - (this.named ? Math.min(longest * 6.9 + 14, this.width * 0.3) : 14);
     const first = Math.min(...xs), last = Math.max(...xs);
     this.x = linear(first > 0.25 * last ? first : 0, last > 0 ? last : 1, this.left, this.right);
