@@ -99,8 +99,8 @@ def note(folders: Sequence[Path], ours: Sequence[Column]) -> str:
     """What stands behind our columns."""
     if not ours:
         return (
-            "The published columns are the paper's raw scores; nothing was trained for this page. `--budget laptop` or `full` "
-            "trains, and runs under results/atari are added as they are found."
+            "The published columns are the paper's raw scores; nothing was trained for this page. The budgets laptop and full "
+            "train, and runs under results/atari are added as they are found."
         )
     shortest = min(column.steps for column in ours)
     few = f" Ours are as short as {atari.frames(shortest)} frames: compare with care." if shortest < atari.STEPS_10M else ""

@@ -167,9 +167,9 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:
             ax.plot([row[which] for row in paper], at, "D", ms=5.5, mfc="white", mec=plots.INK, ls="", label="recomputed")
         digits = 0 if which == "hours" else 2
         for y, value in zip(at, values):
-            end, words = (0, items.NOT_RUN) if np.isnan(value) else (value, items.cell(value, digits))
+            end, text = (0, items.NOT_RUN) if np.isnan(value) else (value, items.cell(value, digits))
             beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": plots.INK}
-            ax.annotate(words, (end, y), (8, 0), **beside)
+            ax.annotate(text, (end, y), (8, 0), **beside)
         ax.set_yticks(at, labels=[row["method"] for row in paper])
         ax.margins(x=0.2)
         ax.grid(False, axis="y")

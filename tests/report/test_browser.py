@@ -1,4 +1,4 @@
-"""Both pages in a real browser: charts are drawn, controls work, nothing complains.
+"""Every page in a real browser: charts are drawn, controls work, nothing complains.
 
 Needs Chromium with its driver (on Debian: apt-get install chromium chromium-driver) and selenium; skipped without.
 """
@@ -14,6 +14,7 @@ import pytest
 from ebu.experiments.explain_data import scenes
 from ebu.report.explain import build_explainer
 from ebu.report.page import build_page
+from tests.experiments.pages import COMPUTED, ITEMS, SCORES, TRAINED, built
 from tests.report.folders import write_maze_run, write_run
 
 PHONE, DESK = (390, 844), (1280, 900)
@@ -242,3 +243,57 @@ def test_every_suggestion_shows_something(browser, explainer, number):
     words = page.one("#now").text
     assert ("rates another action higher" in words) == (number >= 3)
     assert page.one("[data-method=ebu] .reached").text and page.complaints() == []
+
+
+# ---------------------------------------------------------------------- the pages of the paper's items
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_the_page_of_an_item_shows_its_picture_and_tables(browser, item):
+    """By day on a desk and by night on a phone: nothing sticks out, nothing complains, what can be scrolled is."""
+    for size, night in ((DESK, False), (PHONE, True)):
+        page = Page(browser, built(item)[1] / f"{item}.html", size, night)
+        assert page.js("[...document.images].every((image) => image.alt.length > 30 && image.naturalWidth > 500)")
+        assert page.all("#table tbody tr") and page.all("#again code")
+        assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.complaints() == []
+
+
+@pytest.mark.parametrize("item", TRAINED)
+def test_the_curves_of_an_item_are_drawn_and_can_be_hidden(browser, item):
+    page = Page(browser, built(item)[1] / f"{item}.html")
+    panels = ["curves", "lengths"] if item in ("figure2", "table1") else ["curves", "overestimation"]
+    panels += ["beta"] * (item in ("figure6", "appendix-c"))
+    for panel in panels:
+        drawn = page.js(f"[...document.querySelectorAll('#{panel} path.line')].map((p) => p.getTotalLength())")
+        assert drawn and min(drawn) > 10, panel
+    before = len(page.all("#curves path.line"))
+    page.click("#curves .legend button")
+    assert len(page.all("#curves path.line")) < before
+    if item in ("figure5", "figure6", "appendix-c"):
+        assert "Nature DQN, 200M frames" in page.one("#curves").text
+    assert page.complaints() == []
+
+
+def test_deviations_between_seeds_can_be_hidden(browser):
+    page = Page(browser, built("figure6")[1] / "figure6.html")
+    box = next(box for box in page.all("#curves label.switch") if box.text == "± SD")
+    assert page.all("#curves path.band")
+    box.click()
+    assert not page.all("#curves path.band")
+
+
+@pytest.mark.parametrize("item", SCORES)
+def test_bars_by_game_are_drawn_and_can_be_unsqueezed(browser, item):
+    page = Page(browser, built(item)[1] / f"{item}.html")
+    bars = "[...document.querySelectorAll('#games .bar')].map((bar) => Number(bar.getAttribute('width')))"
+    squeezed = page.js(bars)
+    assert len(squeezed) == 49 and min(squeezed) > 0
+    page.click("#games label.switch")
+    assert page.js(bars) != squeezed
+
+
+def test_pages_without_runs_have_no_empty_charts(browser):
+    for item in COMPUTED:
+        page = Page(browser, built(item)[1] / f"{item}.html")
+        assert not page.all("[data-panel]")

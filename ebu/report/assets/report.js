@@ -99,7 +99,7 @@ class GameBars {
         svg("rect", { x: 0, y, width: this.width, height: tall, fill: "transparent" }),
         svg("text", { class: "label", x: left - 8, y: y + 15, "text-anchor": "end" }, game),
         svg("rect", { class: "bar", x: from, y: y + 4, width: Math.max(1.5, to - from), height: tall - 8, fill: gain < 0 ? "var(--c1)" : "var(--c0)" }),
-        svg("text", { x: gain < 0 ? from - 5 : to + 5, y: y + 15, "text-anchor": gain < 0 ? "end" : "start" }, `${gain > 0 ? "+" : ""}${precise(Number(gain.toFixed(1)))} %`)));
+        svg("text", { x: gain < 0 ? from - 5 : to + 5, y: y + 15, "text-anchor": gain < 0 ? "end" : "start" }, `${gain > 0 ? "+" : ""}${precise(Number(gain.toFixed(1)) || 0)} %`)));
     });
     this.plot.replaceChildren(picture);
   }
