@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -250,11 +251,31 @@ def test_without_torchrun_or_with_one_rank_there_is_no_team(monkeypatch):
 
 # ---------------------------------------------------------------------- processes that end
 
-ENDLESS = "train --algo adaptive-ebu --env CartPole-v1 --steps 100000000 --betas 0 0.5 1 --learning-starts 100 --eval-every 0 "
-ENDLESS += "--log-every 100 --checkpoint-every 200 --quiet True --tensorboard False --run"
+ENDLESS = "train --algo adaptive-ebu --env CartPole-v1 --steps 100000000 --betas 0 0.5 1 --learning-starts 20 --eval-every 0 "
+ENDLESS += "--log-every 10 --checkpoint-every 40 --quiet True --tensorboard False --run"
 
 
-def wait_for(path, seconds=60):
+@contextmanager
+def processes(command, environments):
+    """One process for each environment; none outlives the test."""
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **e}) for e in environments]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.terminate()  # which torchrun passes on to its ranks
+        for process in started:
+            process.wait(timeout=60)
+
+
+def two_ranks(arguments):
+    """As torchrun would start them, with their process ids known."""
+    told = surroundings(0, TORCHELASTIC_RUN_ID="x")
+    ranks = [{**told, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+    return processes([sys.executable, "-m", "ebu", *arguments], ranks)
+
+
+def wait_for(path, seconds=240):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if any(path.parent.glob(path.name)):
@@ -266,11 +287,10 @@ def wait_for(path, seconds=60):
 def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_path):
     run = tmp_path / "r"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "ebu"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    launcher = subprocess.Popen([*command, *ENDLESS.split(), str(run)], stderr=subprocess.PIPE, text=True, env=environment)
-    wait_for(run / "checkpoints" / "generation-*")
-    launcher.send_signal(signal.SIGTERM)
-    _, words = launcher.communicate(timeout=60)
+    with processes([*command, *ENDLESS.split(), str(run)], [{"OMP_NUM_THREADS": "1"}]) as (launcher,):
+        wait_for(run / "checkpoints" / "generation-*")
+        launcher.send_signal(signal.SIGTERM)
+        _, words = launcher.communicate(timeout=60)
     assert words.count(f"continue with: ebu resume {run}") == 1, words
     assert words.count("3 learners on 2 ranks") == 1
     config = json.loads((run / "config.json").read_text())
@@ -278,7 +298,7 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_p
     session = Session(RunFolder.open(run), agent.loop, config["steps"], announce=lambda text: None)
     session.resume()
     stopped = agent.loop.step
-    assert stopped >= 200
+    assert stopped >= 40
     session.run([lambda event: False], lambda step: None, tensorboard=False)
     assert agent.loop.step > stopped
 
@@ -286,20 +306,11 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_p
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_rank_that_dies_ends_the_run_with_one_line_and_the_checkpoint_stays(tmp_path, victim):
     run = tmp_path / "r"
-    told = surroundings(0, TORCHELASTIC_RUN_ID="x")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "ebu", *ENDLESS.split(), str(run)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    wait_for(run / "checkpoints" / "generation-*")
-    processes[victim].kill()
-    words = [process.communicate(timeout=60)[1] for process in processes]
-    assert processes[1 - victim].returncode == 1
+    with two_ranks([*ENDLESS.split(), str(run)]) as ranks:
+        wait_for(run / "checkpoints" / "generation-*")
+        ranks[victim].kill()
+        words = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert ranks[1 - victim].returncode == 1
     assert words[1] == ""
     if victim == 1:
         last = words[0].strip().splitlines()[-1]
@@ -311,17 +322,8 @@ def test_a_rank_that_dies_ends_the_run_with_one_line_and_the_checkpoint_stays(tm
 
 @pytest.mark.slow
 def test_a_refusal_under_torchrun_lets_the_other_ranks_go(tmp_path):
-    told = surroundings(0, TORCHELASTIC_RUN_ID="x")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "ebu", "train", "--algo", "dqn", "--env", "CartPole-v1", "--run", str(tmp_path / "r")],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **told, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(2)
-    ]
-    words = [process.communicate(timeout=60)[1] for process in processes]
-    assert [process.returncode for process in processes] == [2, 0]
+    with two_ranks(["train", "--algo", "dqn", "--env", "CartPole-v1", "--run", str(tmp_path / "r")]) as ranks:
+        words = [rank.communicate(timeout=240)[1] for rank in ranks]
+        assert [rank.returncode for rank in ranks] == [2, 0]
     assert words == ["ebu: dqn has one learner, nothing to divide among 2 ranks; start it without torchrun\n", ""]
     assert not (tmp_path / "r").exists()
