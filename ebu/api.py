@@ -19,6 +19,7 @@ from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.distributed import require_work_for_all
 from ebu.agent.networks import build_network
 from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
+from ebu.agent.room import require_room
 from ebu.agent.team import Team
 from ebu.algorithms import composition, find
 from ebu.config import Config, check, environment_arguments, override
@@ -78,7 +79,9 @@ class Agent:
         self.observations = describe(self.env.observation_space)
         self.actions = count_actions(self.env.action_space)
         self._own_env_given = env is not None
-        build_network(self.observations.spec, self.actions, self.stack, config.network)  # refuses one that does not fit
+        network = build_network(self.observations.spec, self.actions, self.stack, config.network)  # refuses what does not fit
+        learners, values = find(config.algo).learners(config), self.stack * self.observations.spec.features
+        require_room(network, learners, values, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None

@@ -138,6 +138,8 @@ class EvaluationConfig:
     """Episodes in one evaluation."""
     eval_epsilon: float = 0.0
     """Probability of a random action while evaluating."""
+    eval_aggregate: Literal["last", "best"] = "last"
+    """A run's score: its last evaluation, or the best so far, as the paper reports on Atari."""
 
 
 @dataclass(frozen=True)
@@ -212,8 +214,10 @@ def override(config: Config, **settings: Any) -> Config:
             close = difflib.get_close_matches(name, stages, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help` lists them"
             raise UserError(f"there is no setting {name!r}{hint}")
-        if hasattr(value, "item"):  # a number of NumPy's
-            value = value.item()
+        if hasattr(value, "tolist"):  # NumPy's and PyTorch's numbers
+            value = value.tolist()
+        if isinstance(value, list):
+            value = tuple(value)
         stage = stages[name]
         (top if stage is None else changes.setdefault(stage, {}))[name] = value
     replaced = {stage: dataclasses.replace(getattr(config, stage), **values) for stage, values in changes.items()}
@@ -236,7 +240,7 @@ def from_json(text: str) -> Config:
     settings = json.loads(text)
     if not isinstance(settings, dict):
         raise ValueError("settings are a JSON object of names and values")
-    return override(Config(), **{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
+    return override(Config(), **settings)
 
 
 def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -266,30 +270,52 @@ def check(config: Config) -> None:
         value = values[name]
         if value == "episode" and name == "n_steps":
             continue
-        whole = "whole" in what
-        kind: Any = int if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-            raise UserError(f"{name} must be {what}, got {value!r}")
+        if not _is_number(value, whole="whole" in what) or not low <= value <= high:
+            too_large = _is_number(value) and value > high and "between" not in what
+            limit = f", at most {high:,}" if too_large else ""
+            raise UserError(f"{name} must be {what}{limit}, got {_shown(value)}")
     hints = {name: hint for stage in STAGES for name, hint in get_type_hints(type(getattr(config, stage))).items()}
     for name, hint in hints.items():
         if get_origin(hint) is Literal and values[name] not in get_args(hint):
-            raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {values[name]!r}")
+            raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {_shown(values[name])}")
         if hint is bool and not isinstance(values[name], bool):
-            raise UserError(f"{name} must be true or false, got {values[name]!r}")
+            raise UserError(f"{name} must be true or false, got {_shown(values[name])}")
+    for name in ("algo", "preset", "env", "device"):
+        if not isinstance(values[name], str):
+            raise UserError(f"{name} must be a name, got {_shown(values[name])}")
     for name in ("hidden_sizes", "betas", "env_args"):
         if not isinstance(values[name], tuple):
-            raise UserError(f"{name} must be a tuple, got {values[name]!r}")
-    sizes = values["hidden_sizes"]
-    if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
-        raise UserError(f"hidden_sizes must be one or more whole numbers of at least 1, got {sizes!r}")
-    betas = values["betas"]
-    if not betas or not all(isinstance(b, int | float) and 0 <= b <= 1 for b in betas):
-        raise UserError(f"betas must be one or more numbers between 0 and 1, got {betas!r}")
+            raise UserError(f"{name} must be a tuple, got {_shown(values[name])}")
+    sizes, betas, pairs = values["hidden_sizes"], values["betas"], values["env_args"]
+    if not 1 <= len(sizes) <= MAX_LAYERS or not all(_is_number(n, whole=True) and 1 <= n <= MAX_WIDTH for n in sizes):
+        limits = f"(up to {MAX_LAYERS}, of up to {MAX_WIDTH:,})"
+        raise UserError(f"hidden_sizes must be one or more whole numbers of at least 1 {limits}, got {_shown(sizes)}")
+    if not 1 <= len(betas) <= MAX_LEARNERS or not all(_is_number(b) and 0 <= b <= 1 for b in betas):
+        limit = f"(up to {MAX_LEARNERS:,})"
+        raise UserError(f"betas must be one or more numbers between 0 and 1 {limit}, got {_shown(betas)}")
+    if not all(isinstance(pair, str) for pair in pairs):
+        raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
     if values["buffer_size"] < values["batch_size"]:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"
         )
 
+
+def _is_number(value: Any, whole: bool = False) -> bool:
+    """Whether it is a number at all; a truth value is none."""
+    return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    """The offending value, at a length that leaves room for the rest of the line."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer longer than Python is willing to write
+        return "an integer of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+MAX_LAYERS, MAX_WIDTH, MAX_LEARNERS = 64, 1_000_000, 1_000
 
 _LARGE = 10**12
 _COUNT = (1, _LARGE, "a whole number of at least 1")
@@ -308,8 +334,8 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "n_steps": (1, _LARGE, 'a whole number of at least 1, or "episode"'),
     "learning_starts": _COUNT_OR_ZERO,
     "train_freq": _COUNT,
-    "gradient_steps": _COUNT,
-    "batch_size": _COUNT,
+    "gradient_steps": (1, 10_000, "a whole number of at least 1"),
+    "batch_size": (1, 1_000_000, "a whole number of at least 1"),
     "learning_rate": (1e-30, 1e3, "greater than 0"),
     "optimizer_decay": (0.0, 1.0, "between 0 and 1"),
     "optimizer_eps": (0.0, 1e3, "at least 0"),
@@ -318,7 +344,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "trace_lambda": _SHARE,
     "sync_interval": _COUNT,
     "tightening_weight": _SHARE,
-    "tightening_neighbours": _COUNT,
+    "tightening_neighbours": (1, 1_000, "a whole number of at least 1"),
     "priority_alpha": (0.0, 10.0, "at least 0"),
     "priority_beta": _SHARE,
     "priority_lr_scale": (1e-9, 1e3, "greater than 0"),
@@ -326,7 +352,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "eval_every": _COUNT_OR_ZERO,
     "eval_episodes": _COUNT,
     "eval_epsilon": _SHARE,
-    "seed": (0, 2**63 - 1, "a whole number of at least 0"),
+    "seed": (0, 2**63 - 1, "a whole number between 0 and 2^63 − 1"),
     "threads": (0, 1024, "a whole number between 0 and 1024"),
     "log_every": _COUNT,
     "checkpoint_every": _COUNT,

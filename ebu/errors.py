@@ -1,7 +1,18 @@
-"""The one exception for everything a user can put right: a line that says what is wrong and what to do."""
+"""What is told to a user: a line that says what is wrong and what to do."""
+
+LONGEST_LINE = 800
 
 
-class UserError(Exception):
+class _OneLine(Exception):
+    """Its text is one line that suits any terminal, whatever a stranger's name, file or environment put into it."""
+
+    def __str__(self) -> str:
+        text = " ".join(super().__str__().split())
+        text = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+        return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
+
+
+class UserError(_OneLine):
     """Shown as one line without a traceback; the command line exits with code 2."""
 
 
@@ -9,7 +20,7 @@ class Interrupted(Exception):
     """Work that takes long was asked to stop; it left everything as it was before it began."""
 
 
-class RunFailure(Exception):
+class RunFailure(_OneLine):
     """A run that could not go on (a NaN reward, a full disk); one line, exit code 1."""
 
 

@@ -90,15 +90,17 @@ def drop_checkpoints(folder: RunFolder) -> None:
 
 
 def greedy_maze(agent: Agent, seed: int = 0) -> MNISTMaze:
-    """The agent's maze after one greedy episode, with the learned values of every cell."""
+    """The agent's maze after one greedy episode, with the learned values of every cell where it sees one frame at a time."""
     maze = agent.make_env().unwrapped
     assert isinstance(maze, MNISTMaze)
-    rng = np.random.default_rng(seed) if maze.redraw_digits else None
-    cells = maze.all_positions()
-    maze.values = dict(zip(cells, agent.q_values([maze.state_observation(cell, rng) for cell in cells])))
+    if agent.stack == 1:
+        rng = np.random.default_rng(seed) if maze.redraw_digits else None
+        cells = maze.all_positions()
+        maze.values = dict(zip(cells, agent.q_values([maze.state_observation(cell, rng) for cell in cells])))
     observation, _ = maze.reset(seed=seed)
-    over = False
+    frames, over = None, False
     while not over:
-        observation, _, terminated, truncated, _ = maze.step(agent.predict(observation)[0])
+        action, frames = agent.predict(observation, frames)
+        observation, _, terminated, truncated, _ = maze.step(action)
         over = terminated or truncated
     return maze

@@ -45,8 +45,8 @@ def one_line(message: str, program: str) -> str:
 
 
 def peek(arguments: list[str], flag: str, default: str) -> str:
-    """The value of one flag before the rest is parsed, because it decides the defaults of the rest."""
-    for i, argument in enumerate(arguments):
+    """The value of one flag before the rest is parsed, because it decides the defaults of the rest; the last one counts."""
+    for i, argument in reversed(list(enumerate(arguments))):
         if argument == flag and i + 1 < len(arguments):
             return arguments[i + 1]
         if argument.startswith(flag + "="):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ebu import running
@@ -18,12 +21,13 @@ from ebu.algorithms import find
 from ebu.api import Agent
 from ebu.commands.parsing import parse, peek
 from ebu.config import Config, merge_environment_arguments, override
+from ebu.memory.expected import available_bytes, expect
 from ebu.presets import configure
 from ebu.running import Carried
 from ebu.training.lock import RunLock
 from ebu.training.progress import ProgressBar
 from ebu.training.runs import RunFolder, evaluations
-from ebu.training.session import Announce
+from ebu.training.session import Announce, termination_interrupts
 from ebu.training.summary import sparkline
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
@@ -70,22 +74,38 @@ def _train(arguments: list[str], team: Team | None) -> int:
 def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
     """Train to the end of the plan, or to a signal; returns the exit code."""
     config = agent.config
-    console = Console(stderr=True)
-    console.print(f"[bold]{config.algo}[/] on [bold]{config.environment.env}[/] → {folder.path}", highlight=False)
+    console = Console(stderr=True, highlight=False)
+    where = escape(str(folder.path))
+    console.print(f"[bold]{config.algo}[/] on [bold]{escape(config.environment.env)}[/] → {where}", soft_wrap=True)
     if agent.ranks > 1:
         console.print(f"{len(config.target.betas)} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
     if tensorboard:
-        console.print(f"live curves: tensorboard --logdir {folder.path}", style="dim", highlight=False)
+        console.print(f"live curves: tensorboard --logdir {where}", style="dim", soft_wrap=True)
+    _tell_memory(agent, console)
     make_watcher = None
     if not quiet and sys.stderr.isatty():
         make_watcher = lambda start: ProgressBar(config.steps, config.algo, console, start)  # noqa: E731
-    announce: Announce = lambda text: console.print(text, highlight=False)  # noqa: E731
-    carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
-    if carried.finished:
-        _print_summary(folder, agent, carried)
-        return 0
-    print(f"stopped at step {agent.loop.step:,}; continue with: ebu resume {folder.path}", file=sys.stderr)
+    announce: Announce = lambda text: console.print(text, markup=False, soft_wrap=True)  # noqa: E731
+    stopped = "interrupted"
+    with suppress(KeyboardInterrupt), termination_interrupts():  # before the first step, and after the last
+        carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
+        if carried.finished:
+            _print_summary(folder, agent, carried)
+            return 0
+        stopped = f"stopped at step {agent.loop.step:,}"
+    print(f"{stopped}; continue with: ebu resume {shlex.quote(str(folder.path))}", file=sys.stderr)
     return 130
+
+
+def _tell_memory(agent: Agent, console: Console) -> None:
+    """What the replay memory will take, before it takes it."""
+    config, spec = agent.config, agent.observations.spec
+    steps = min(config.memory.buffer_size, config.steps)
+    expected = expect(steps, spec.shape, spec.dtype, stack=agent.stack, compress=config.memory.compress)
+    console.print(expected.words(), style="dim", soft_wrap=True)
+    warning = expected.warning(available_bytes())
+    if warning is not None:
+        console.print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
 
 
 def _free_folder(config: Config) -> Path:

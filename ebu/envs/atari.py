@@ -28,6 +28,7 @@ NOOP = 0
 # frames longer than the emulator's limit, and what it keeps of a half-drawn frame is not part of the state it saves.
 REPLAYED_FRAMES = 60
 PAL_LINES = 250
+LARGEST_SCREEN = 1024  # the games have 160 × 210 pixels
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class AtariSettings:
             "noop_min and noop_max must be 0 ≤ noop_min ≤ noop_max": 0 <= self.noop_min <= self.noop_max,
             "noops_after_life_loss must not be negative": self.noops_after_life_loss >= 0,
             "sticky must be in [0, 1)": 0.0 <= self.sticky < 1.0,
-            "screen_size must be at least 1": self.screen_size >= 1,
+            f"screen_size must be between 1 and {LARGEST_SCREEN}": 1 <= self.screen_size <= LARGEST_SCREEN,
             "screen_merge must be rgb or grayscale": self.screen_merge in get_args(Merging),
             "screen_resize must be bilinear, area or antialias": self.screen_resize in get_args(Resizing),
             "max_episode_steps must not be negative": self.max_episode_steps >= 0,

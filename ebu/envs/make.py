@@ -64,17 +64,19 @@ def make_environment(
     """
     kind = family(name)
     _require_extra(name, kind)
-    if kind == "atari":
-        from ebu.envs.atari import make_atari
-
-        return make_atari(name, training, render_mode=render_mode, **(arguments or {}))
     register()
     identifier = MAZE_ID if kind == "maze" else name
     options = dict(arguments or {})
     if render_mode is not None:
         options["render_mode"] = render_mode
     try:
+        if kind == "atari":
+            from ebu.envs.atari import make_atari
+
+            return make_atari(name, training, **options)
         env = gymnasium.make(identifier, disable_env_checker=True, **options)
+    except UserError:
+        raise
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{name} needs a package that is not installed: {_one_line(error)}") from error
     except ModuleNotFoundError as error:
@@ -83,7 +85,7 @@ def make_environment(
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
-    except (gymnasium.error.Error, TypeError, ValueError, KeyError, AssertionError) as error:
+    except Exception as error:  # of any kind: others wrote the environment, and its arguments come from outside
         reason = _one_line(error) or type(error).__name__
         raise UserError(f"{name} could not be made with {options or 'its defaults'}: {reason}") from error
     if kind == "minigrid":

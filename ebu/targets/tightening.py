@@ -48,6 +48,7 @@ def tightening(
     starts = torch.ones_like(ends)
     starts[..., 1:] = ends[..., :-1]
 
+    neighbours = min(neighbours, values.shape[-1])  # there are no more
     # Where the piece has no further step a bound stays the shorter one it was: it is in the maximum already.
     lower, ahead = returns.expand_as(values), values  # ahead: L_{t,k}, from k = 0
     for _ in range(neighbours - 1):

@@ -141,6 +141,8 @@ class TrainingLoop:
             yield from played
             self._due = self._what_is_due()
         while self._due:
+            if self.should_stop():
+                raise Interrupted
             event = self._phases[self._due[0]]()
             del self._due[0]
             if event is not None:

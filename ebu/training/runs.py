@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,21 +39,22 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: Config) -> RunFolder:
         """A new folder; one that already holds a run is never written into."""
-        _require_no_run(path)
         try:
+            _require_no_run(path)
             path.mkdir(parents=True, exist_ok=True)
             with RunLock(path):
                 _require_no_run(path)  # of two that want the folder at once, one comes second
                 _write(path / "versions.json", _render(software_versions()))
                 _write(path / "config.json", to_json(config))  # last: with it, the folder holds a run
-        except OSError as error:
-            raise UserError(f"cannot write to {path}: {error.strerror}; choose another --run folder") from error
+        except (OSError, ValueError) as error:  # a name may be impossible, too
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"cannot write to {path}: {reason}; choose another --run folder") from error
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """An existing run."""
-        if not (path / "config.json").is_file():
+        if not os.path.isfile(path / "config.json"):  # which takes names that no file can have, too
             raise UserError(f"{path} is not a run folder (no config.json in it); `ebu train --run {path}` makes one")
         return cls(path)
 

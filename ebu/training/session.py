@@ -153,6 +153,13 @@ class Session:
 
 
 @contextmanager
+def termination_interrupts() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, as SIGINT does: for the work around a run, where nothing has to be saved."""
+    with _handling({signal.SIGTERM: signal.default_int_handler}):
+        yield
+
+
+@contextmanager
 def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
     """The first SIGINT or SIGTERM asks; the second ends the process at once. What is saved stays saved.
 
@@ -167,8 +174,15 @@ def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
         asked = True
         ask_to_stop()
 
+    with _handling({signal.SIGINT: handle, signal.SIGTERM: handle}):
+        yield
+
+
+@contextmanager
+def _handling(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
+    """These signal handlers, and afterwards the ones before."""
     try:
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     except ValueError:  # not in the main thread, where signals cannot be caught
         before = {}
     try:
