@@ -102,15 +102,16 @@ def test_each_of_eleven_learners_updates_as_a_lone_learner_with_its_beta_would(e
         )
 
 
-def test_synchronisation_copies_the_best_learner_to_all_and_says_so():
+@pytest.mark.parametrize("score", ["sum", "mean"])
+def test_synchronisation_copies_the_best_learner_to_all_and_says_so(score):
     events = []
-    agent = ebu.AdaptiveEBU("CartPole-v1", betas=(0.0, 0.5, 1.0), sync_interval=200, **SETTINGS)
+    agent = ebu.AdaptiveEBU("CartPole-v1", betas=(0.0, 0.5, 1.0), sync_interval=200, sync_score=score, **SETTINGS)
     agent.learn(500, callback=events.append)
     syncs = [event for event in events if isinstance(event, Synchronised)]
     assert len(syncs) == 2
     for sync in syncs:
-        sums = [-np.inf if s is None else s for s in sync.scores["score_sums"]]
-        assert sync.learner == int(np.argmax(sums))
+        scores = [-np.inf if s is None else s for s in sync.scores[f"score_{score}s"]]
+        assert sync.learner == int(np.argmax(scores))
         assert sync.beta == (0.0, 0.5, 1.0)[sync.learner]
 
 
