@@ -1,13 +1,17 @@
 """Bytes of RAM per stored step, and the time to unpack, after 50,000 steps of eight games chosen to be hard to compress.
 
-The games are played with random actions through the real training loop (paper's protocol, ε = 1, no updates), and all
-that the memory holds is counted: compressed frames, Python's objects around them, the table of steps with its room to
-grow. Random play visits less of a game than a trained agent, but changes direction more often.
+The games are played with random actions through the real training loop (paper's protocol, ε = 1, no updates). All that
+the memory holds is counted: compressed frames, the table of steps, the room set aside to grow. Beside it stands by how
+much the process grew, as the operating system sees it: a heap full of holes is memory too.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
+import os
 import statistics
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,25 +31,43 @@ BESIDE = f"{FRAME_BYTES:,} for one plain frame, {PAIR_BYTES:,} for two stacks of
 
 def run(quick: bool = False) -> list[dict[str, Any]]:
     stored: dict[str, float] = {}
+    grown: dict[str, float] = {}
     episode: dict[str, float] = {}
     batch: dict[str, float] = {}
     for game in GAMES:
-        memory = played(game, steps=4_000 if quick else 50_000)
+        memory, grown[game] = played(game, steps=8_000 if quick else 50_000)
         stored[game] = memory.nbytes / memory.steps
         episode[game], batch[game] = _seconds_to_unpack(memory)
     middle = statistics.median(stored.values())
     return [
         *(_bytes_row(f"bytes a stored step of {game}", value, LARGEST_BYTES) for game, value in stored.items()),
         _bytes_row("bytes a stored step, median of these games", middle, MEDIAN_BYTES),
+        _bytes_row("bytes by which the process grows a stored step, largest", max(grown.values()), LARGEST_BYTES),
         _time_row("1,000 consecutive steps unpacked, slowest game", episode, EPISODE_SECONDS),
         _time_row("32 single steps unpacked, slowest game", batch, BATCH_SECONDS),
     ]
 
 
-def played(game: str, steps: int) -> EpisodeMemory:
-    """The memory after this many random steps. The last, unfinished episode is not part of it."""
+def played(game: str, steps: int) -> tuple[EpisodeMemory, float]:
+    """The memory after this many random steps, and by how many bytes the process grew for each of the latter four fifths.
+
+    The last, unfinished episode is neither part of the memory nor of the growth.
+    """
     settings = {"exploration_initial_eps": 1.0, "exploration_final_eps": 1.0, "learning_starts": 10**9, "eval_every": 0}
-    return ebu.DQN(f"ALE/{game}-v5", preset="paper", seed=0, **settings).learn(steps).loop.memory
+    agent = ebu.DQN(f"ALE/{game}-v5", preset="paper", seed=0, **settings)
+    readings = []
+    for part in (steps // 5, steps - steps // 5):
+        agent.learn(part).loop.drop_open_episode()
+        readings.append((agent.loop.memory.steps, _resident_bytes()))
+    (before, small), (after, large) = readings
+    return agent.loop.memory, (large - small) / (after - before)
+
+
+def _resident_bytes() -> int:
+    """RAM of this process after everything that is free has been given back."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _seconds_to_unpack(memory: EpisodeMemory) -> tuple[float, float]:

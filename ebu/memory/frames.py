@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import zstandard
 
+from ebu.memory.blocks import BlockQueue
 from ebu.memory.ring import Ring
 from ebu.types import Array
 
 # Long enough for one frame to be predicted from the last, short enough to unpack for a single step. Blocks of 64 save a
 # tenth of the bytes and take three times as long for a batch of single steps.
 BLOCK_FRAMES = 16
-BLOCK_OVERHEAD_BYTES = sys.getsizeof(b"") + 8  # Python's own for an object and the list's pointer to it
 ZSTD_LEVEL = 3
 COMPRESS_FROM_BYTES = 1024  # below this a frame is a vector in disguise (MiniGrid, MinAtar) and unpacking costs more
 
@@ -92,52 +91,47 @@ class CompressedFrames:
         self._shape = shape
         self._dtype = np.dtype(dtype)
         self._frame_bytes = int(np.prod(shape)) * self._dtype.itemsize
-        self._blocks: dict[int, list[bytes]] = {}  # episode number → its blocks
-        self._first = 0
-        self._nbytes = 0
+        self._blocks = BlockQueue()
+        self._firsts = Ring((), np.int64)  # number of each episode's first block
         self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL)
         self._decompressor = zstandard.ZstdDecompressor()
 
     @property
     def nbytes(self) -> int:
-        return self._nbytes
+        return self._blocks.nbytes + self._firsts.nbytes
 
     def append(self, frames: Array) -> None:
         frames = np.ascontiguousarray(frames, self._dtype)
-        blocks = [
-            self._compressor.compress(frames[start : start + BLOCK_FRAMES].data.cast("B"))
-            for start in range(0, len(frames), BLOCK_FRAMES)
-        ]
-        self._keep(blocks)
-
-    def _keep(self, blocks: list[bytes]) -> None:
-        self._blocks[self._first + len(self._blocks)] = blocks
-        self._nbytes += _size(blocks)
+        self._firsts.append(np.array([self._blocks.end]))
+        for start in range(0, len(frames), BLOCK_FRAMES):
+            self._blocks.append(self._compressor.compress(frames[start : start + BLOCK_FRAMES].data.cast("B")))
 
     def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
+        firsts = starts // BLOCK_FRAMES
+        spanned = (starts + counts - 1) // BLOCK_FRAMES - firsts + 1  # blocks of each piece
+        inside = ranges(firsts, spanned)  # number of each block within its episode
+        blocks = self._blocks.take(np.repeat(self._firsts.take(episodes), spanned) + inside)
+        begins = np.maximum(np.repeat(starts, spanned) - inside * BLOCK_FRAMES, 0)  # what is wanted of each block
+        ends = np.minimum(np.repeat(starts + counts, spanned) - inside * BLOCK_FRAMES, BLOCK_FRAMES)
+
         frames = np.empty((int(counts.sum()), *self._shape), self._dtype)
-        bytes_out = frames.data.cast("B")
-        size, written = self._frame_bytes, 0
-        for episode, start, count in zip(episodes.tolist(), starts.tolist(), counts.tolist()):
-            blocks = self._blocks[episode]
-            while count:
-                number, offset = divmod(start, BLOCK_FRAMES)
-                part = min(count, BLOCK_FRAMES - offset)
-                raw = self._decompressor.decompress(blocks[number])
-                bytes_out[written * size : (written + part) * size] = memoryview(raw)[offset * size :][: part * size]
-                start, count, written = start + part, count - part, written + part
+        room, size = frames.data.cast("B"), self._frame_bytes
+        for block, begin, end in zip(blocks, (begins * size).tolist(), (ends * size).tolist()):
+            room[: end - begin] = memoryview(self._decompressor.decompress(block))[begin:end]
+            room = room[end - begin :]
         return frames
 
     def drop_oldest(self, frames: int) -> None:
-        self._nbytes -= _size(self._blocks.pop(self._first))
-        self._first += 1
+        self._blocks.drop_before(int(self._firsts.take(np.array([self._firsts.first]))[0]) + _blocks_of(frames))
+        self._firsts.drop_before(self._firsts.first + 1)
 
     def pack(self, episode: int, first_row: int, count: int) -> bytes:
-        blocks = self._blocks[episode]
+        first = int(self._firsts.take(np.array([episode]))[0])
+        blocks = self._blocks.take(np.arange(first, first + _blocks_of(count)))
         return np.array([len(block) for block in blocks], "<u4").tobytes() + b"".join(blocks)
 
     def unpack(self, packed: bytes, count: int) -> None:
-        number = -(-count // BLOCK_FRAMES)
+        number = _blocks_of(count)
         sizes = np.frombuffer(packed, "<u4", number)
         ends = 4 * number + np.cumsum(sizes, dtype=np.int64)
         if ends[-1] != len(packed):
@@ -147,15 +141,17 @@ class CompressedFrames:
             frames = min(BLOCK_FRAMES, count - i * BLOCK_FRAMES)
             if zstandard.get_frame_parameters(block).content_size != frames * self._frame_bytes:
                 raise ValueError("a block of frames declares another size")
-        self._keep(blocks)
+        self._firsts.append(np.array([self._blocks.end]))
+        for block in blocks:
+            self._blocks.append(block)
 
     def restart(self, episode: int, row: int) -> None:
-        self._blocks.clear()
-        self._first, self._nbytes = episode, 0
+        self._blocks.restart(0)
+        self._firsts.restart(episode)
 
 
-def _size(blocks: list[bytes]) -> int:
-    return sum(map(len, blocks)) + BLOCK_OVERHEAD_BYTES * len(blocks)
+def _blocks_of(frames: int) -> int:
+    return -(-frames // BLOCK_FRAMES)
 
 
 def ranges(starts: Array, counts: Array) -> Array:

@@ -279,8 +279,8 @@ def test_malformed_episodes_are_refused():
 )
 def test_images_of_a_kibibyte_and_more_are_compressed(shape, dtype, mode, compressed):
     memory = EpisodeMemory(10_000, shape, dtype, gamma=GAMMA, compress=mode)
-    frames = np.zeros((1501, *shape), dtype)
-    memory.add(make_episode(np.random.default_rng(0), 1500, frames))
+    frames = np.zeros((4001, *shape), dtype)
+    memory.add(make_episode(np.random.default_rng(0), 4000, frames))
     assert (memory.nbytes < frames.nbytes / 2) == compressed
 
 
