@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ebu.training.runs import RunFolder, evaluations
 
@@ -22,14 +23,22 @@ def summarise(folder: RunFolder) -> dict[str, Any]:
         "steps": max((row["step"] for row in rows), default=0),
     }
     if tests:
-        summary["final_mean_reward"] = tests[-1]["mean_reward"]
-        summary["best_mean_reward"] = max(test["mean_reward"] for test in tests)
+        scores = [test["mean_reward"] for test in tests]
+        summary["score"] = aggregate(scores, config.evaluation.eval_aggregate)[-1]
+        summary["score_is"] = config.evaluation.eval_aggregate
+        summary["final_mean_reward"] = scores[-1]
+        summary["best_mean_reward"] = max(scores)
         if "relative_lengths" in tests[-1]:
             summary["greedy_relative_length"] = _mean(tests[-1]["relative_lengths"])
     latest = [row["relative_length"] for row in rows if "relative_length" in row]
     if latest:
         summary["training_relative_length"] = latest[-1]
     return summary
+
+
+def aggregate(scores: list[float], how: Literal["last", "best"]) -> list[float]:
+    """The run's score after each evaluation: that evaluation, or the best so far."""
+    return scores if how == "last" else list(accumulate(scores, max))
 
 
 def sparkline(values: list[float], width: int = 60) -> str:
@@ -43,7 +52,7 @@ def sparkline(values: list[float], width: int = 60) -> str:
 
 
 def draw_curve(folder: RunFolder, path: Path) -> None:
-    """Greedy score over steps, with the training score behind it."""
+    """Greedy score over steps, the best so far where that is the run's score, and the training score behind them."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -57,6 +66,9 @@ def draw_curve(folder: RunFolder, path: Path) -> None:
         axes.plot(*zip(*train), color=GREY, lw=1.2, label="training episodes (mean of the last 100)")
     if tests:
         axes.plot(*zip(*tests), color=BLUE, lw=2, marker="o", ms=4, label="greedy evaluation")
+        if config.evaluation.eval_aggregate == "best":
+            steps, scores = zip(*tests)
+            axes.step(steps, aggregate(list(scores), "best"), color=ORANGE, lw=1.5, where="post", label="best so far")
     axes.set(xlabel="agent steps", ylabel="score", title=f"{config.algo} on {config.environment.env}, seed {config.run.seed}")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)

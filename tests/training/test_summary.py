@@ -9,12 +9,12 @@ from PIL import Image
 from ebu.config import Config, override
 from ebu.training.events import Evaluated, Trained
 from ebu.training.runs import Recorder, RunFolder
-from ebu.training.summary import draw_curve, sparkline, summarise
+from ebu.training.summary import aggregate, draw_curve, sparkline, summarise
 from ebu.types import Evaluation
 
 
-def finished(path, events):
-    folder = RunFolder.create(path, override(Config(), env="CartPole-v1", seed=3))
+def finished(path, events, **settings):
+    folder = RunFolder.create(path, override(Config(), env="CartPole-v1", seed=3, **settings))
     with Recorder(folder, tensorboard=False) as recorder:
         for event in events:
             recorder(event)
@@ -32,9 +32,35 @@ def test_the_facts_of_a_run(tmp_path):
         "env": "CartPole-v1",
         "seed": 3,
         "steps": 200,
+        "score": 2.0,
+        "score_is": "last",
         "final_mean_reward": 2.0,
         "best_mean_reward": 6.0,
     }
+
+
+@pytest.mark.parametrize(("how", "expected"), [("last", 2.0), ("best", 6.0)])
+def test_a_run_s_score_is_its_last_evaluation_or_the_best_so_far(tmp_path, how, expected):
+    summary = summarise(finished(tmp_path, [score(100, 5.0, 7.0), score(200, 2.0)], eval_aggregate=how))
+    assert (summary["score"], summary["score_is"]) == (expected, how)
+
+
+def test_the_best_so_far_never_falls():
+    scores = [1.0, 3.0, -2.0, 3.0, 5.0]
+    assert aggregate(scores, "best") == [1.0, 3.0, 3.0, 3.0, 5.0]
+    assert aggregate(scores, "last") == scores
+
+
+def test_the_best_so_far_is_drawn_where_it_is_the_score(tmp_path):
+    rows = [score(100, 1.0), score(200, 9.0), score(300, 2.0)]
+    orange = []
+    for how in ("last", "best"):
+        folder = finished(tmp_path / how, rows, eval_aggregate=how)
+        draw_curve(folder, folder.curve)
+        with Image.open(folder.curve) as picture:
+            pixels = np.asarray(picture.convert("RGB")).astype(int)
+        orange.append((pixels[..., 0] - pixels[..., 2] > 150).sum())
+    assert orange[0] == 0 and orange[1] > 50
 
 
 def test_a_maze_s_two_lengths(tmp_path):
