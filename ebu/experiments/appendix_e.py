@@ -66,7 +66,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         )
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, rows)
-    items.write(ITEM, out, rows, [_table(rows)], budget=budget, seed=0)
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=0)
     return rows
 
 
@@ -125,7 +125,7 @@ def algorithm_2(walk: Episode, q_next: Array, beta: float) -> tuple[Array, Array
     return y, put
 
 
-def _table(rows: list[dict[str, Any]]) -> items.Table:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     lines = [
         [
             str(row["step"]), f"{row['state']} {row['action']} {row['next_state']}", f"{row['reward']:g}",
@@ -135,7 +135,7 @@ def _table(rows: list[dict[str, Any]]) -> items.Table:
         for row in rows
     ]  # fmt: skip
     header = ("k", "step", "R", f"replaced (β={BETA:g})", "y, Algorithm 2 as printed", "y, ours", "y, β=0", "y, β=1")
-    return items.Table(f"The episode's targets (γ = {GAMMA}, β = {BETA})", header, lines)
+    return [items.Table(f"The episode's targets (γ = {GAMMA}, β = {BETA})", header, lines)]
 
 
 def _draw(out: Path, env: MNISTMaze, rows: list[dict[str, Any]]) -> None:

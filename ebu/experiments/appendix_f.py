@@ -59,11 +59,11 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         for method, rule in METHODS.items():
             rows.append(_row(n, method, rule(), settings["passes"] * n))
     _draw(out, rows)
-    items.write(ITEM, out, rows, [_table(rows)], budget=budget, seed=seed)
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
-def _table(rows: list[dict[str, Any]]) -> items.Table:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     """By method, for the lengths that were also worked out by hand."""
 
     def cell(n: int, method: str) -> str:
@@ -73,7 +73,7 @@ def _table(rows: list[dict[str, Any]]) -> items.Table:
 
     lines = [[method, *(cell(n, method) for n in EXPECTED)] for method in METHODS]
     header = ("method", *(f"n = {n}" for n in EXPECTED))
-    return items.Table("Episodes until the greedy policy is optimal", header, lines)
+    return [items.Table("Episodes until the greedy policy is optimal", header, lines)]
 
 
 def _row(n: int, method: str, rule: EpisodeRule, episodes: int) -> dict[str, Any]:

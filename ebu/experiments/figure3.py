@@ -53,7 +53,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     rows = [rules, *(_statistics(density, settings, rng) for density in DENSITIES)]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, seed)
-    items.write(ITEM, out, rows, _tables(rows), budget=budget, seed=seed, note=note(budget))
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=note(budget))
     return rows
 
 
@@ -132,7 +132,7 @@ def _random_walk(env: MNISTMaze, rng: np.random.Generator) -> float:
     return float(info["steps"] / info["shortest_path"])
 
 
-def _tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     rules = items.Table("The rules", ("", "paper", "ours"), [[name, value, rows[0][name]] for name, value in EXPECTED.items()])
     lines = [
         [

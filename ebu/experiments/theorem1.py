@@ -75,11 +75,11 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         f"Budget {budget}: {settings['operators']:,} operators, {settings['mdps']} MDPs and {settings['episodes']:,} episodes "
         f"instead of {full['operators']:,}, {full['mdps']} and {full['episodes']:,}."
     )
-    items.write(ITEM, out, rows, _tables(rows), budget=budget, seed=seed, note=few if settings != full else "")
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=few if settings != full else "")
     return rows
 
 
-def _tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     operators = [
         [f"{row['beta']:g}", f"at most {row['bound']:g}", f"{row['largest_modulus']:.4f}", f"{row['fixed_point_error']:.1e}"]
         for row in rows

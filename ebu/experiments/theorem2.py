@@ -51,7 +51,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     rows += [{"part": "bounds", **_bound_row(bound_for(name))} for name in (*EXPECTED, *registered)]
     _draw(out, rows)
     few = f"Budget {budget}: {settings['mdps']:,} random MDPs instead of {SETTINGS['full']['mdps']:,}."
-    items.write(ITEM, out, rows, _tables(rows), budget=budget, seed=seed, note=few if budget != "full" else "")
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=few if budget != "full" else "")
     return rows
 
 
@@ -137,7 +137,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     return _bounds_table(rows).markdown()
 
 
-def _tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     summary = next(row for row in rows if row["part"] == "random summary")
     counts = [
         [f"{which} bound allows a biased β", f"{summary[f'{which}_bound_allows_a_biased_beta']:,} of {summary['mdps']:,}"]

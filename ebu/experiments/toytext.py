@@ -123,7 +123,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
                 rows.append(row | _learn(mdp, method, alpha, lam, steps, optimum, seed + i))
     rows += list(_summaries(rows, np.random.default_rng(seed)))
     _draw(out, rows)
-    items.write(ITEM, out, rows, [_table(rows)], budget=budget, seed=seed, note=note(budget))
+    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=note(budget))
     return rows
 
 
@@ -203,7 +203,7 @@ def _steps(value: float) -> float | None:
     return float(value) if value < NEVER / 2 else None
 
 
-def _table(rows: list[dict[str, Any]]) -> items.Table:
+def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
     """Median, 95 % interval, seeds faster and slower than Q-learning."""
 
     def thousands(steps: float | None) -> str:
@@ -223,12 +223,12 @@ def _table(rows: list[dict[str, Any]]) -> items.Table:
         ]
 
     header = ("task", "method", "α", "solved", "median steps", "faster / slower", "final score")
-    return items.Table("Steps until solved", header, [line(row) for row in rows if row["part"] == "summary"])
+    return [items.Table("Steps until solved", header, [line(row) for row in rows if row["part"] == "summary"])]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The same for the documentation."""
-    return _table(rows).markdown()
+    return tables(rows)[0].markdown()
 
 
 COLOURS = {
