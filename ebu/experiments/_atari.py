@@ -205,9 +205,11 @@ def reduced(budget: str, settings: dict[str, Any]) -> str:
     several = f"{len(games)} game{'s' * (len(games) > 1)} ({', '.join(games)}), {seeds} seed{'s' * (seeds > 1)}"
     words = f"Budget {budget}: {several}, {frames(scale['steps'])} frames instead of {frames(settings['full_steps'])}"
     if budget == "quick":
+        betas = ", ".join(f"{beta:g}" for beta in QUICK_BETAS)
         return words + (
-            ", learning from step 500, one test episode every 1,000 steps, three learners (β = 0, 0.5, 1) in adaptive EBU "
-            "instead of eleven. The same for all methods. This shows that everything runs; nobody has learned to play yet."
+            f", learning from step {scale['learning_starts']:,}, {scale['eval_episodes']} test episode every "
+            f"{scale['eval_every']:,} steps, adaptive EBU with β = {betas} only. The same for all methods. This shows that "
+            "everything runs; nobody has learned to play yet."
         )
     return words + (
         "; memory, exploration, target copies and synchronisation shortened with it (the quick preset), 5 test episodes "

@@ -13,7 +13,7 @@ from ebu.experiments import _plots as plots
 from ebu.report import html
 from ebu.report.figures import INTERVAL, Spread
 from ebu.report.page import Section, build_page
-from ebu.report.rows import Run, find_runs, read_run
+from ebu.report.rows import find_runs
 
 NOT_RUN = "–"
 
@@ -78,11 +78,6 @@ def again(item: Item, budget: str, seed: int) -> str:
 
 def _as_html(table: Table) -> str:
     return f"<h3>{escape(table.title)}</h3>{html.table(table.header, table.lines)}"
-
-
-def finished(folders: Iterable[Path]) -> list[Run]:
-    """The runs of these folders that have come to their end."""
-    return [run for run in map(read_run, folders) if run.state == "finished"]
 
 
 def runs_below(*places: Path) -> list[Path]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ebu.experiments import _plots as plots
 from ebu.experiments.trials import Trial, trial
+from ebu.presets import configure
 from ebu.report.figures import Points, side_by_side
 from ebu.report.rows import Run, read_run
 from ebu.report.statistics import value_at
@@ -66,6 +67,16 @@ def trials_in(world: World, methods: Iterable[str], mazes: int, seed: int, **set
         for maze in range(seed, seed + mazes):
             found.append(trial(algo, "maze", maze, label, env_args=world.arguments(maze), **own, **settings))
     return found
+
+
+def easier_task(settings: dict[str, Any], full: dict[str, Any]) -> str:
+    """What the quick preset changes, in words."""
+    quick = configure("ebu", "maze", settings["preset"])
+    return (
+        f"an easier task, the {settings['preset']} preset: digits fixed for each maze, a small network, the goal's reward "
+        f"clipped to {quick.environment.reward_clip:g}, {settings['steps']:,} steps instead of {full['steps']:,}. The same "
+        "for all methods."
+    )
 
 
 def world_of(one: Trial) -> World:

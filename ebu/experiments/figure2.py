@@ -91,13 +91,14 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
 
 
 def note(budget: str) -> str:
-    if budget == "quick":
-        return (
-            "Budget quick: 2 mazes of each kind instead of 50, two wall densities instead of four, one β less in the slippery "
-            "maze, and an easier task, the quick preset: digits fixed for each maze, a small network, the goal's reward "
-            "clipped to 10, 10,000 steps instead of 200,000. The same for all methods. Two mazes decide nothing."
-        )
-    return "Budget laptop: 10 mazes of each kind instead of 50; all else as in the paper." if budget == "laptop" else ""
+    settings, full = SETTINGS[budget], SETTINGS["full"]
+    if budget == "full":
+        return ""
+    fewer = f"Budget {budget}: {settings['mazes']} mazes of each kind instead of {full['mazes']}"
+    if budget == "laptop":
+        return f"{fewer}; all else as in the paper."
+    kinds = f"{len(settings['worlds'])} kinds of maze instead of {len(full['worlds'])}, fewer β in the slippery one"
+    return f"{fewer}, {kinds}, and {mazes.easier_task(settings, full)} Two mazes decide nothing."
 
 
 def _maze_row(world: World, one: Trial, run: Any, steps: int) -> dict[str, Any]:

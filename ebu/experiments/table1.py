@@ -67,13 +67,14 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
 
 
 def note(budget: str) -> str:
-    if budget == "quick":
-        return (
-            "Budget quick: 2 mazes for each density instead of 50, and an easier task, the quick preset: digits fixed for "
-            "each maze, a small network, the goal's reward clipped to 10, 10,000 steps instead of 200,000, measured at 7,000. "
-            "The same for all methods. Two mazes decide nothing, and the paper's numbers are of the harder task."
-        )
-    return "Budget laptop: 15 mazes for each density instead of 50; all else as in the paper." if budget == "laptop" else ""
+    settings, full = SETTINGS[budget], SETTINGS["full"]
+    if budget == "full":
+        return ""
+    fewer = f"Budget {budget}: {settings['mazes']} mazes for each density instead of {full['mazes']}"
+    if budget == "laptop":
+        return f"{fewer}; all else as in the paper."
+    easier = mazes.easier_task(settings, full)
+    return f"{fewer}, and {easier} Measured at step {settings['at']:,}. The paper's numbers are of the harder task."
 
 
 def _maze_row(one: Trial, run: Any, settings: dict[str, Any]) -> dict[str, Any]:
