@@ -1,13 +1,13 @@
 # make run   set up what the main job needs, then train EBU on the embedded MNIST maze
 # make test  set up everything, then lint, types and tests
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
-# make results  the README's table from the rows in results/
+# make results  docs/results.md, the README's table and its picture from the rows in results/
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := classic,atari,minatar,minigrid,video
+EXTRAS := classic,atari,minatar,minigrid,video,ray
 
 .PHONY: run test bench results lint types clean
 

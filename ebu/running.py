@@ -77,11 +77,10 @@ def carry_on(
 def conclude(folder: RunFolder, agent: Agent) -> None:
     """Pictures and the summary of a finished run; the summary comes last, since it says that everything is there."""
     draw_curve(folder, folder.curve)
-    summary = summarise(folder)
-    if "greedy_relative_length" in summary:
+    if isinstance(agent.env.unwrapped, MNISTMaze):
         maze = greedy_maze(agent)
         Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
-    folder.write_summary(summary)
+    folder.write_summary(summarise(folder))
 
 
 def drop_checkpoints(folder: RunFolder) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import ast
+from importlib import resources
 
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +17,7 @@ from ebu.presets import PRESETS
 
 def listing(arguments: list[str]) -> int:
     if arguments in (["--help"], ["-h"]):
-        print("usage: ebu list\n\nNames the algorithms, environments and presets.")
+        print("usage: ebu list\n\nNames the algorithms, environments, items of the paper and presets.")
         return 0
     if arguments:
         raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
@@ -37,5 +38,6 @@ def listing(arguments: list[str]) -> int:
 
 
 def _first_line(module: str) -> str:
-    text = importlib.import_module(f"ebu.experiments.{module}").__doc__ or ""
-    return text.strip().splitlines()[0]
+    """What an item's module says it is, without importing it and all it needs."""
+    source = resources.files("ebu.experiments").joinpath(f"{module}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]

@@ -5,20 +5,43 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from types import ModuleType
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from ebu.commands.parsing import parse
 from ebu.errors import UserError
 
-# item → module under ebu.experiments with SETTINGS, EXPECTED and run(budget, out, seed)
+# item → module under ebu.experiments with SETTINGS, EXPECTED and either run(budget, out, seed), or trials(budget, seed)
+# and analyse(budget, trials, folders, out)
 ITEMS = {
     "figure1": "figure1",
+    "figure2": "figure2",
+    "figure3": "figure3",
+    "figure4": "figure4",
+    "figure5": "figure5",
+    "figure6": "figure6",
+    "table1": "table1",
+    "table2": "table2",
+    "table3": "table3",
+    "appendix-c": "appendix_c",
+    "appendix-e": "appendix_e",
     "appendix-f": "appendix_f",
     "theorem1": "theorem1",
     "theorem2": "theorem2",
     "toy-text": "toytext",
+}
+
+# Seconds of the items without training, on one core.
+SECONDS: dict[str, dict[str, float]] = {
+    "figure1": {"quick": 4, "laptop": 4, "full": 15},
+    "figure3": {"quick": 5, "laptop": 14, "full": 40},
+    "appendix-e": {"quick": 4, "laptop": 4, "full": 4},
+    "appendix-f": {"quick": 4, "laptop": 4, "full": 4},
+    "theorem1": {"quick": 6, "laptop": 120, "full": 1_500},
+    "theorem2": {"quick": 5, "laptop": 30, "full": 300},
+    "toy-text": {"quick": 90, "laptop": 5_400, "full": 20_000},
 }
 
 
@@ -41,14 +64,26 @@ class ExplainArguments:
 
 @dataclass(frozen=True)
 class ReproduceArguments:
-    """One of the paper's items: rows, a picture, the published numbers beside ours."""
+    """One of the paper's items: rows, a picture, a table with the published numbers beside ours, a page."""
 
-    item: Annotated[str, tyro.conf.Positional]
-    """figure1, appendix-f, theorem1, theorem2, toy-text"""
+    item: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=", ".join(ITEMS))]
     budget: Literal["quick", "laptop", "full"] = "quick"
+    """Minutes, a night on two cores, or the paper's own numbers of games, seeds and steps."""
     out: Path | None = None
-    """Folder to write; by default results/ITEM."""
+    """Folder to write; by default results/ITEM. Trials lie in its folder trials; the same command again goes on."""
     seed: int = 0
+    engine: Literal["local", "ray"] = "local"
+    """Where trials run: processes on this machine, or a Ray cluster."""
+    workers: int = 0
+    """Trials at once; 0 means one for each core, on a cluster as many as it has room for."""
+    address: str = ""
+    """Of a Ray cluster ("auto", "host:6379", "ray://host:10001"); without it, --engine ray starts one here."""
+    cpus_per_trial: float = 1.0
+    """Processors a trial is given on a Ray cluster."""
+    gpus_per_trial: float = 0.0
+    """Graphics processors a trial is given on a Ray cluster; may be a share of one."""
+    store: str = ""
+    """Object store that keeps a copy of all results (s3://bucket/path, gs://…, file:///…)."""
 
 
 def report(arguments: list[str]) -> int:
@@ -72,13 +107,59 @@ def explain(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
+    from ebu.experiments.store import Store
+    from ebu.experiments.sweep import duration
+
     args = parse(ReproduceArguments, arguments, "ebu reproduce")
     if args.item not in ITEMS:
         raise UserError(f"there is no item {args.item!r}; choose from {', '.join(ITEMS)}")
     module = importlib.import_module(f"ebu.experiments.{ITEMS[args.item]}")
     out = args.out or Path("results") / args.item
-    out.mkdir(parents=True, exist_ok=True)
-    rows = module.run(args.budget, out, args.seed)
-    written = ", ".join(sorted(path.name for path in out.iterdir()))
-    print(f"{args.item}: {len(rows)} rows in {out} ({written})")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out folder") from error
+    if hasattr(module, "trials"):
+        rows = _train_and_analyse(module, args, out)
+    else:
+        print(f"{args.item}, budget {args.budget}: about {duration(SECONDS[args.item][args.budget])}", flush=True)
+        rows = module.run(args.budget, out, args.seed)
+    files = sorted(path for path in out.iterdir() if path.is_file())
+    if args.store:
+        store = Store(f"{args.store.rstrip('/')}/{args.item}")
+        for path in files:
+            store.put(path)
+    print(f"{args.item}: {len(rows)} rows in {out} ({', '.join(path.name for path in files)})")
     return 0
+
+
+def _train_and_analyse(module: ModuleType, args: ReproduceArguments, out: Path) -> list[dict[str, Any]]:
+    from ebu.experiments.engine import adopt_finished, make_engine, run_trials
+
+    trials = module.trials(args.budget, args.seed)
+    resources = {"cpus_per_trial": args.cpus_per_trial, "gpus_per_trial": args.gpus_per_trial}
+    engine = make_engine(args.engine, args.workers, args.address, args.store, **resources)
+    adopt_finished(trials, out)
+    print(f"{args.item}, budget {args.budget}: {_plan(trials, out, args)}", flush=True)
+    folders = run_trials(trials, out, engine)
+    return list(module.analyse(args.budget, trials, folders, out))
+
+
+def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:
+    """How many trials there are, how many are left, and how long they will take."""
+    from ebu.experiments.engine_local import cores
+    from ebu.experiments.sweep import Sweep, duration
+
+    if not trials:
+        return "nothing to train"
+    jobs = Sweep.of(trials, out).jobs
+    missing = [job for job in jobs if job.state == "waiting"]
+    words = f"{len(jobs)} trials, {len(jobs) - len(missing)} of them finished"
+    if not missing:
+        return words
+    seconds = sum(job.left() for job in missing)
+    if args.address and not args.workers:
+        return f"{words}; the others take about {duration(seconds)} of one core"
+    workers = min(args.workers or cores(), len(missing))
+    longest = max(job.left() for job in missing)
+    return f"{words}; the others take about {duration(max(seconds / workers, longest))}, {workers} at a time"

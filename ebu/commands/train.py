@@ -129,10 +129,11 @@ def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
     table.add_row("picture", str(folder.curve))
     table.add_row("next", f"ebu eval {folder.path}   ·   ebu play {folder.path}")
     console.print(table, highlight=False)
-    if "greedy_relative_length" in summary:
+    if (folder.path / "maze.png").is_file():
         maze = running.greedy_maze(agent)
         console.print(maze.render_text(maze.values), highlight=False, markup=False)
         console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False)
+    if "greedy_relative_length" in summary:
         ratio = summary["greedy_relative_length"]
         verdict = "the shortest path" if ratio == 1.0 else "not yet the shortest path"
         console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)

@@ -4,7 +4,9 @@ checkpoints, the finished ones never again.
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +15,7 @@ from ebu.errors import RunFailure, UserError
 from ebu.experiments.store import Store, address_of
 from ebu.experiments.sweep import Sweep
 from ebu.experiments.trials import Trial
+from ebu.training.lock import NAME as LOCK
 
 
 class Engine(Protocol):
@@ -52,8 +55,8 @@ def make_engine(
 def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]:
     """The run folders of the trials, in their order, all finished.
 
-    A trial that fails does not hold up the others; in the end a RunFailure names each. KeyboardInterrupt when the sweep
-    was asked to stop: every trial has left a checkpoint, and the same call goes on from there.
+    A trial that fails does not hold up the others: each is named in the end, and a RunFailure counts them.
+    KeyboardInterrupt when the sweep was asked to stop: every trial has left a checkpoint, and the same call goes on.
     """
     out = out.resolve()
     try:
@@ -69,10 +72,10 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         if job.is_complete:  # left behind by a process that ended in between
             shutil.rmtree(job.path / "checkpoints", ignore_errors=True)
     if failed := [job for job in sweep.jobs if job.state == "failed"]:
-        lines = [f"  {job.trial.id}: {job.reason}\n    see more: ebu resume {job.path} --debug" for job in failed]
-        kept = sweep.count("finished")
-        words = f"{len(failed)} of {len(sweep.jobs)} trials failed; {kept} are finished and kept; the same command tries again"
-        raise RunFailure("\n".join([words, *lines]))
+        for job in failed:
+            print(f"{job.trial.id} failed: {job.reason}\n  see more: ebu resume {job.path} --debug", file=sys.stderr)
+        kept = f"{sweep.count('finished')} are finished and kept"
+        raise RunFailure(f"{len(failed)} of {len(sweep.jobs)} trials failed; {kept}; the same command tries again")
     if sweep.stops:
         sweep.console.print(
             f"stopped: {sweep.count('finished')} of {len(sweep.jobs)} trials are finished; the same command goes on",
@@ -80,6 +83,29 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         )
         raise KeyboardInterrupt
     return [out / "trials" / trial.id for trial in trials]
+
+
+def adopt_finished(trials: Sequence[Trial], out: Path) -> None:
+    """Take over what an item beside this one has finished: Table 2, Table 3 and Figure 4 are about the same runs.
+
+    The files of a finished trial never change, so both folders hold the same ones and no space is used.
+    """
+    for name in dict.fromkeys(trial.id for trial in trials):
+        path = out / "trials" / name
+        found = next(out.resolve().parent.glob(f"*/trials/{name}/summary.json"), None)
+        if found is None or path.exists():
+            continue
+        aside = path.with_name(f"{name}.part")
+        shutil.rmtree(aside, ignore_errors=True)
+        shutil.copytree(found.parent, aside, copy_function=_link, ignore=shutil.ignore_patterns(LOCK, "checkpoints"))
+        aside.rename(path)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another disk
+        shutil.copy2(source, target)
 
 
 def _fetch(trials: Sequence[Trial], out: Path, store: str) -> None:

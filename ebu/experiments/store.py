@@ -40,6 +40,11 @@ class Store:
         self._fs.invalidate_cache()
         return bool(self._fs.exists(f"{self._root}/{name}"))
 
+    def put(self, path: Path) -> None:
+        """One file of this machine."""
+        self._fs.makedirs(self._root, exist_ok=True)
+        self._fs.put_file(str(path), f"{self._root}/{path.name}")
+
     def pull(self, folder: Path) -> None:
         """Everything that is here into a folder of this machine; the summary last, since it says that all is there."""
         self._fs.invalidate_cache()

@@ -240,13 +240,15 @@ def _elapsed(job: Job) -> float:
 
 
 def duration(seconds: float) -> str:
-    """As one says it: 40 s, 12 min, 3 h 10 min, 2 d 5 h."""
+    """As one says it: 40 s, 12 min, 3 h 10 min, 28 h, 2 d 5 h, 40 d."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     if minutes < 60:
         return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
+    if minutes < 600:
+        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    hours = round(seconds / 3600)
     if hours < 48:
-        return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{round(hours + minutes / 60)} h"
-    return f"{hours / 24:.0f} d" if hours >= 240 else f"{hours // 24} d {hours % 24} h"
+        return f"{hours} h"
+    return f"{hours // 24} d {hours % 24} h" if hours < 240 else f"{round(hours / 24):,} d"

@@ -1,0 +1,347 @@
+"""Sweeps that are killed, stopped, or lose processes: the same call again, and the rows are those of a quiet one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from ebu.errors import RunFailure, UserError
+from ebu.experiments.engine import adopt_finished, make_engine, run_trials
+from ebu.experiments.engine_local import LocalEngine
+from ebu.experiments.sweep import Job, Sweep, duration, look
+from ebu.experiments.trials import trial
+from ebu.report.rows import read_run
+
+TINY = {
+    "hidden_sizes": (16,),
+    "batch_size": 32,
+    "train_freq": 4,
+    "learning_starts": 200,
+    "eval_episodes": 1,
+    "log_every": 100,
+    "checkpoint_every": 200,
+}
+
+
+def tiny_trials():
+    cartpole = {**TINY, "steps": 2_000, "eval_every": 500}
+    return [
+        trial("ebu", "CartPole-v1", 0, label="EBU", **cartpole),
+        trial("dqn", "CartPole-v1", 1, label="DQN", **cartpole),
+        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 1_000, "eval_every": 500}),
+        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 1_000}),
+    ]
+
+
+def sweep(out, engine=None):
+    """Called by the tests, and by the processes they kill."""
+    return run_trials(tiny_trials(), Path(out), engine or LocalEngine(workers=2))
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """A sweep that nothing disturbs."""
+    out = tmp_path_factory.mktemp("quiet")
+    sweep(out)
+    return out
+
+
+def rows_of(out):
+    return {one.id: (out / "trials" / one.id / "metrics.jsonl").read_bytes() for one in tiny_trials()}
+
+
+class NoEngine:
+    """Fails when there is anything to run."""
+
+    store = ""
+
+    def run(self, sweep):
+        raise AssertionError(f"would run {[job.trial.id for job in sweep.waiting()]}")
+
+
+# ---------------------------------------------------------------------- what a sweep leaves behind
+
+
+def test_every_trial_is_an_ordinary_finished_run_without_checkpoints(quiet):
+    for one, folder in zip(tiny_trials(), sweep(quiet, NoEngine())):
+        assert folder == quiet / "trials" / one.id
+        run = read_run(folder)
+        assert run.state == "finished" and run.step == one.config().steps
+        assert json.loads((folder / "config.json").read_text())["threads"] == 1
+        names = {path.name for path in folder.iterdir()}
+        assert {"metrics.jsonl", "timing.jsonl", "summary.json", "policy.ebu"} <= names
+        assert "checkpoints" not in names and "log.txt" not in names
+        assert ("maze.png" in names) == (one.env == "maze")
+
+
+def test_rows_do_not_depend_on_how_many_run_at_once(quiet, tmp_path):
+    few = tiny_trials()[2:]
+    for folder in run_trials(few, tmp_path, LocalEngine(workers=1)):
+        assert (folder / "metrics.jsonl").read_bytes() == rows_of(quiet)[folder.name]
+
+
+def test_the_same_trial_twice_in_a_list_runs_once(quiet):
+    first = tiny_trials()[0]
+    folders = run_trials([first, first], quiet, NoEngine())
+    assert folders == [quiet / "trials" / first.id] * 2
+
+
+# ---------------------------------------------------------------------- sweeps that are cut short
+
+START = "from tests.experiments.test_engine import sweep; import sys; sweep(sys.argv[1])"
+ROOT = Path(__file__).parents[2]
+
+
+def start(out):
+    """A sweep in a process group of its own, as a shell gives it one."""
+    return subprocess.Popen(
+        [sys.executable, "-c", START, str(out)],
+        cwd=ROOT,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def wait_until_half_run(out, process):
+    """At least one trial has a checkpoint and no summary."""
+    end = time.monotonic() + 400
+    while time.monotonic() < end:
+        for generation in out.glob("trials/*/checkpoints/generation-*[0-9]"):
+            if not (generation.parents[1] / "summary.json").exists():
+                return
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.005)
+    raise AssertionError("no checkpoint appeared")
+
+
+def states(out):
+    """Of each trial, what tells whether it was run again: the summary's time, or the steps of its sessions so far."""
+    finished = {p.parent.name: p.stat().st_mtime_ns for p in out.glob("trials/*/summary.json")}
+    half = {p.parents[1].name for p in out.glob("trials/*/checkpoints/generation-*[0-9]")} - finished.keys()
+    return finished, {name: len((out / "trials" / name / "timing.jsonl").read_text().splitlines()) for name in half}
+
+
+def assert_continued(out, finished, half):
+    """Nothing finished was touched, and nothing half-run began again at its first step."""
+    for name, written in finished.items():
+        assert (out / "trials" / name / "summary.json").stat().st_mtime_ns == written
+    for name, lines in half.items():
+        later = (out / "trials" / name / "timing.jsonl").read_text().splitlines()[lines:]
+        assert json.loads(later[0])["step"] > TINY["log_every"]
+
+
+@pytest.mark.parametrize("how", ["kill -9 of the group", "kill -9 of the engine", "Ctrl-C"])
+def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, quiet, tmp_path):
+    process = start(tmp_path)
+    wait_until_half_run(tmp_path, process)
+    if how == "kill -9 of the group":
+        os.killpg(process.pid, signal.SIGKILL)
+    elif how == "kill -9 of the engine":
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everybody
+    _, words = process.communicate(timeout=400)
+    if how == "Ctrl-C":
+        assert "the same command goes on" in words
+    if how == "kill -9 of the engine":
+        wait_until_nobody_writes(tmp_path)
+    finished, half = states(tmp_path)
+    assert finished.keys() | half.keys() and len(finished) < len(tiny_trials())
+    sweep(tmp_path)
+    assert_continued(tmp_path, finished, half)
+    assert rows_of(tmp_path) == rows_of(quiet)
+
+
+def wait_until_nobody_writes(out):
+    """Trials whose engine is gone stop by themselves, at a checkpoint."""
+    from ebu.training.lock import Held, RunLock
+
+    end = time.monotonic() + 200
+    for folder in out.glob("trials/*"):
+        while True:
+            try:
+                with RunLock(folder):
+                    break
+            except Held:
+                assert time.monotonic() < end, "a trial goes on without its engine"
+                time.sleep(0.05)
+
+
+def test_two_sweeps_in_one_folder_share_the_work(quiet, tmp_path):
+    processes = [start(tmp_path) for _ in range(2)]
+    for process in processes:
+        _, words = process.communicate(timeout=400)
+        assert process.returncode == 0, words
+    assert rows_of(tmp_path) == rows_of(quiet)
+    for one in tiny_trials():  # each step was taken once: a second session would write its rows again
+        steps = [json.loads(line)["step"] for line in (tmp_path / "trials" / one.id / "timing.jsonl").open()]
+        assert steps == sorted(steps)
+
+
+# ---------------------------------------------------------------------- trials that fail, processes that die
+
+
+def mortal(folder, lives, seed=0):
+    arguments = (f"folder={folder}", f"lives={lives}")
+    return trial("ebu", "tests.experiments.mortal:Mortal-v0", seed, env_args=arguments, **{**TINY, "steps": 600})
+
+
+def test_a_trial_whose_process_dies_is_taken_up_again_from_its_checkpoint(tmp_path):
+    (tmp_path / "lives").mkdir()
+    dying = mortal(tmp_path / "lives", lives=1)
+    [folder] = run_trials([dying], tmp_path / "died", LocalEngine())
+    assert len(list((tmp_path / "lives").iterdir())) == 1
+    [straight] = run_trials([dying], tmp_path / "straight", LocalEngine())  # its only life is spent: nothing dies here
+    assert (folder / "metrics.jsonl").read_bytes() == (straight / "metrics.jsonl").read_bytes()
+    steps = [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
+    assert steps.count(100) == 1 and steps.count(300) == 1
+
+
+def test_failing_trials_are_told_at_the_end_and_the_others_finish(tmp_path, capsys):
+    (tmp_path / "lives").mkdir()
+    good = tiny_trials()[3]
+    bad = trial("ebu", "NoSuchThing-v0", 0)
+    dying = mortal(tmp_path / "lives", lives=1_000)
+    with pytest.raises(RunFailure, match="2 of 3 trials failed; 1 are finished"):
+        run_trials([bad, dying, good], tmp_path, LocalEngine(workers=2, retries=1))
+    words = capsys.readouterr().err
+    assert f"{bad.id} failed: there is no environment 'NoSuchThing-v0'" in words
+    assert f"{dying.id} failed: its process died 2 times (signal 9)" in words
+    assert f"ebu resume {tmp_path / 'trials' / bad.id} --debug" in words
+    assert read_run(tmp_path / "trials" / good.id).state == "finished"
+    failed = read_run(tmp_path / "trials" / bad.id)
+    assert failed.state == "failed" and "NoSuchThing" in failed.error
+
+
+def test_impossible_engines_are_refused_in_one_line(tmp_path):
+    with pytest.raises(UserError, match="no engine 'cloud'"):
+        make_engine("cloud")
+    with pytest.raises(UserError, match="--engine ray"):
+        make_engine("local", address="auto")
+    with pytest.raises(UserError, match="--workers"):
+        make_engine("local", workers=-1)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        run_trials(tiny_trials(), tmp_path / "file", LocalEngine())
+
+
+# ---------------------------------------------------------------------- the same trial elsewhere
+
+
+def test_what_an_item_beside_has_finished_is_taken_over(quiet, tmp_path):
+    shutil.copytree(quiet, tmp_path / "table2")
+    adopt_finished(tiny_trials(), tmp_path / "table3")
+    sweep(tmp_path / "table3", NoEngine())
+    assert rows_of(tmp_path / "table3") == rows_of(quiet)
+    adopt_finished(tiny_trials(), tmp_path / "table3")  # and again: nothing to do
+
+
+def test_a_store_keeps_every_trial_and_gives_it_back(quiet, tmp_path):
+    store, few = f"file://{tmp_path / 'store'}", tiny_trials()[2:]
+    run_trials(few, tmp_path / "here", LocalEngine(store=store))
+    there = tmp_path / "store" / "trials" / few[0].id
+    assert (there / "summary.json").is_file() and not list(there.glob("checkpoints/*/*"))
+    shutil.rmtree(tmp_path / "here")
+    engine = NoEngine()
+    engine.store = store
+    for folder in run_trials(few, tmp_path / "elsewhere", engine):
+        assert (folder / "metrics.jsonl").read_bytes() == rows_of(quiet)[folder.name]
+
+
+def test_another_machine_goes_on_from_the_checkpoint_in_the_store(tmp_path):
+    (tmp_path / "lives").mkdir()
+    store, dying = f"file://{tmp_path / 'store'}", mortal(tmp_path / "lives", lives=1)
+    with pytest.raises(RunFailure):
+        run_trials([dying], tmp_path / "lost", LocalEngine(retries=0, store=store))
+    shutil.rmtree(tmp_path / "lost")
+    [folder] = run_trials([dying], tmp_path / "other", LocalEngine(store=store))
+    [straight] = run_trials([dying], tmp_path / "straight", LocalEngine())
+    assert (folder / "metrics.jsonl").read_bytes() == (straight / "metrics.jsonl").read_bytes()
+    steps = [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
+    assert steps.count(100) == 1  # the second machine did not begin again
+
+
+def test_a_store_that_cannot_be_reached_is_told_in_one_line(tmp_path):
+    with pytest.raises(UserError, match="nosuch://"):
+        run_trials(tiny_trials(), tmp_path, LocalEngine(store="nosuch://somewhere"))
+
+
+# ---------------------------------------------------------------------- how a sweep is shown
+
+
+def jobs_of(*lengths):
+    found = [Job(trial("ebu", "CartPole-v1", i), Path("nowhere"), planned=100, expected=s) for i, s in enumerate(lengths)]
+    return Sweep(Path("out"), found, there=0, console=Console(file=io.StringIO(), width=120, height=12))
+
+
+def test_the_longest_trial_is_first():
+    assert [job.expected for job in jobs_of(3.0, 9.0, 5.0).waiting()] == [9.0, 5.0, 3.0]
+
+
+def test_the_time_left_follows_the_pace_so_far():
+    sweep = jobs_of(100.0, 100.0, 100.0)
+    assert sweep.seconds_left() == 300.0  # nothing runs yet
+    for job in sweep.jobs[:2]:
+        job.begin()
+        job.step, job.started = 50, time.monotonic() - 100.0  # half of it took 100 s: twice as long as expected
+    assert sweep.pace() == pytest.approx(2.0, abs=0.1)
+    assert sweep.seconds_left() == pytest.approx(2.0 * (50 + 50 + 100) / 2, rel=0.05)
+    sweep.jobs[0].end("finished")
+    assert sweep.jobs[0].left() == 0.0
+
+
+def test_a_terminal_shows_a_table_that_fits(monkeypatch):
+    sweep = jobs_of(*[10.0] * 30)
+    sweep.console = Console(file=io.StringIO(), force_terminal=True, width=120, height=12)
+    sweep.jobs[3].begin()
+    sweep.jobs[4].begin()
+    sweep.jobs[4].end("failed", "it broke")
+    with sweep.shown():
+        sweep.refresh()
+    text = sweep.console.file.getvalue()
+    assert sweep.jobs[3].trial.id in text and "it broke" in text
+    assert "0 of 30 trials finished, 1 failed, 1 running" in text
+    assert "… and 23 waiting" in text
+
+
+def test_elsewhere_a_line_says_what_changed(capsys):
+    sweep = jobs_of(10.0, 10.0)
+    with sweep.shown():
+        sweep.jobs[0].begin()
+        sweep.refresh()
+        sweep.jobs[0].end("finished")
+        sweep.refresh()
+        sweep.refresh()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[1].split(" ")[0] for line in lines] == ["running", "finished"]
+
+
+def test_progress_is_read_from_rows_that_are_being_written(tmp_path):
+    assert look(tmp_path) == (0, None)
+    rows = ['{"kind": "train", "step": 100, "ep_rew_mean": 3.0}', '{"kind": "eval", "step": 200, "mean_reward": 7.0}', '{"ki']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(rows[:1]))
+    assert look(tmp_path) == (100, 3.0)
+    (tmp_path / "metrics.jsonl").write_text("\n".join(rows))
+    assert look(tmp_path) == (200, 7.0)
+    (tmp_path / "metrics.jsonl").write_text("\n".join([rows[0]] * 2_000 + rows))
+    assert look(tmp_path) == (200, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(40, "40 s"), (720, "12 min"), (3_600, "1 h"), (11_400, "3 h 10 min"), (100_000, "28 h"), (190_000, "2 d 5 h")],
+)
+def test_durations_are_said_as_one_says_them(seconds, words):
+    assert duration(seconds) == words
