@@ -108,4 +108,6 @@ def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int, d
             raise UserError(f"images of {spec.shape[1]}×{spec.shape[2]} are too small for network {name!r}; try minatar")
         layers += [nn.Conv2d(channels, filters, kernel, stride), nn.ReLU()]
         channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
-    return nn.Sequential(*layers, nn.Flatten(), *_head(channels * height * width, hidden, actions, dueling))
+    network = nn.Sequential(*layers, nn.Flatten(), *_head(channels * height * width, hidden, actions, dueling))
+    # With many channels, convolutions are faster where those of one pixel lie side by side.
+    return network.to(memory_format=torch.channels_last) if len(convolutions) > 1 else network  # type: ignore[call-overload]

@@ -18,7 +18,7 @@ from torch.func import functional_call, vmap
 
 from ebu.types import Array
 
-Layout = list[tuple[str, slice, torch.Size]]
+Layout = list[tuple[str, slice, torch.Size, tuple[int, ...]]]  # name, place in the block, shape, strides
 Pullback = Callable[[Tensor], None]
 
 
@@ -44,14 +44,23 @@ class StackedNetwork:
         weights and 0.1 for biases, as the released EBU code.
         """
         fan_in = _fan_in(self.skeleton)
+        views = self.views(self.parameters)
         for learner in range(self.learners):
-            for name, place, shape in self.layout:
+            for (name, _, shape, _), view in zip(self.layout, views):
                 layer, _, kind = name.rpartition(".")
                 bound = math.sqrt((6 if scheme == "he" else 1) / fan_in[layer])
                 values = torch.empty(shape).uniform_(-bound, bound, generator=generator)
                 if scheme == "he" and kind == "bias":
                     values.fill_(0.1)
-                self.parameters[learner, place] = values.reshape(-1).to(self.device)
+                view[learner].copy_(values)
+
+    def views(self, block: Tensor) -> list[Tensor]:
+        """A block [K, P] as a tensor [K, *shape] for each weight, each lying in memory as the skeleton's own does."""
+        learners, apart = block.shape[0], block.stride(0)
+        return [
+            block.as_strided((learners, *shape), (apart, *strides), block.storage_offset() + place.start)
+            for _, place, shape, strides in self.layout
+        ]
 
     # ------------------------------------------------------------------ values and their gradient
 
@@ -94,19 +103,16 @@ class StackedNetwork:
         """Ordinary modules, one per learner, that share the block's memory."""
         networks = [copy.deepcopy(self.skeleton) for _ in range(self.learners)]
         for learner, network in enumerate(networks):
-            for name, place, shape in self.layout:
+            for name, view in self.named_tensors(learner).items():
                 owner, _, attribute = name.rpartition(".")
-                view = self.parameters[learner, place].view(shape)
                 setattr(network.get_submodule(owner), attribute, nn.Parameter(view))
         return networks
 
     @cached_property
     def _stacked(self) -> dict[str, Tensor]:
         """The block as named tensors [K, …], for one call over all learners."""
-        return {
-            name: self.parameters[:, place].view(self.learners, *shape).detach().requires_grad_()
-            for name, place, shape in self.layout
-        }
+        views = zip(self.layout, self.views(self.parameters))
+        return {name: view.detach().requires_grad_() for (name, *_), view in views}
 
     @cached_property
     def _leaves(self) -> list[Tensor]:
@@ -118,9 +124,8 @@ class StackedNetwork:
     @cached_property
     def _gradient_views(self) -> list[Tensor]:
         """The gradient's block in the shapes of the leaves."""
-        if self._batched:
-            return [self.gradient[:, place].view(self.learners, *shape) for _, place, shape in self.layout]
-        return [self.gradient[k, place].view(shape) for k in range(self.learners) for _, place, shape in self.layout]
+        views = self.views(self.gradient)
+        return views if self._batched else [view[learner] for learner in range(self.learners) for view in views]
 
     # ------------------------------------------------------------------ copies
 
@@ -134,15 +139,15 @@ class StackedNetwork:
 
     def named_tensors(self, learner: int = 0) -> dict[str, Tensor]:
         """One learner's weights by name, for a policy file."""
-        return {name: self.parameters[learner, place].view(shape) for name, place, shape in self.layout}
+        return {name: view[learner] for (name, *_), view in zip(self.layout, self.views(self.parameters))}
 
     @torch.no_grad()
     def load_named_tensors(self, tensors: dict[str, Tensor]) -> None:
         """One learner's weights, given to all."""
-        if {name: shape for name, _, shape in self.layout} != {k: v.shape for k, v in tensors.items()}:
+        if {name: shape for name, _, shape, _ in self.layout} != {k: v.shape for k, v in tensors.items()}:
             raise ValueError("the weights are those of another network")
-        for name, place, _ in self.layout:
-            self.parameters[:, place] = tensors[name].reshape(-1).to(self.device)
+        for (name, *_), view in zip(self.layout, self.views(self.parameters)):
+            view.copy_(tensors[name])
 
     def state_dict(self) -> dict[str, Any]:
         return {"parameters": self.parameters}
@@ -155,7 +160,7 @@ def _layout(skeleton: nn.Module) -> Layout:
     views: Layout = []
     start = 0
     for name, parameter in skeleton.named_parameters():
-        views.append((name, slice(start, start + parameter.numel()), parameter.shape))
+        views.append((name, slice(start, start + parameter.numel()), parameter.shape, parameter.stride()))
         start += parameter.numel()
     return views
 

@@ -1,9 +1,8 @@
 """The fast path for networks of several convolutions, such as Nature DQN's: channels last, the chain rule written out.
 
 With the channels of a pixel side by side the library's convolutions are faster, the gradient of the first three times
-so. Weights keep their usual order in the block, which all forms share; kernels, small beside the images, are turned as
-they are used. Writing out the chain rule spares autograd's bookkeeping and puts the largest gradient where it belongs
-without a copy. Tests hold this equal to the general path.
+so; ``networks.py`` lays the kernels out accordingly. Writing out the chain rule spares autograd's bookkeeping and puts
+the largest gradient where it belongs without a copy. Tests hold this equal to the general path.
 """
 
 from __future__ import annotations
@@ -54,25 +53,23 @@ class StackedImages(StackedNetwork):
         """What bytes are multiplied with. The first kernels take it over, being smaller than the images."""
         return cast(Scale, cast(nn.Sequential, self.skeleton)[0]).scale
 
-    def _views(self, block: Tensor) -> list[Weights]:
+    def _layers(self, block: Tensor) -> list[Weights]:
         """By learner: weight and bias of each layer."""
-        learners = []
-        for row in block:
-            tensors = [row[place].view(shape) for _, place, shape in self.layout]
-            learners.append(list(zip(tensors[0::2], tensors[1::2])))
-        return learners
+        learners = [[view[learner] for view in self.views(block)] for learner in range(self.learners)]
+        return [list(zip(views[0::2], views[1::2])) for views in learners]
 
     @cached_property
     def _weights(self) -> list[Weights]:
-        return self._views(self.parameters)
+        return self._layers(self.parameters)
 
     @cached_property
     def _gradients(self) -> list[Weights]:
-        return self._views(self.gradient)
+        return self._layers(self.gradient)
 
+    @torch.no_grad()
     def _kernels(self, learner: int) -> list[Tensor]:
         first, *others = (weight for weight, _ in self._weights[learner][: len(self._strides)])
-        return [_channels_last(kernel) for kernel in (first * self._scale, *others)]
+        return [first * self._scale, *others]
 
     # ------------------------------------------------------------------ values and their gradient
 

@@ -35,17 +35,17 @@ class StackedMLP(StackedNetwork):
         assert isinstance(self.skeleton, nn.Sequential)
         return nn.Sequential(*list(self.skeleton)[: layers_without_weights(self.skeleton)])
 
-    def _views(self, block: Tensor) -> Weights:
-        tensors = [block[:, place].view(self.learners, *shape) for _, place, shape in self.layout]
-        return list(zip(tensors[0::2], tensors[1::2]))
+    def _layers(self, block: Tensor) -> Weights:
+        views = self.views(block)
+        return list(zip(views[0::2], views[1::2]))
 
     @cached_property
     def _weights(self) -> Weights:
-        return self._views(self.parameters)
+        return self._layers(self.parameters)
 
     @cached_property
     def _gradients(self) -> Weights:
-        return self._views(self.gradient)
+        return self._layers(self.gradient)
 
     @torch.no_grad()
     def _forward(self, states: Tensor) -> list[Tensor]:

@@ -9,7 +9,7 @@ from scipy import stats
 
 from ebu.agent.actor import FrameStack, Policy
 from ebu.agent.networks import build_network
-from ebu.agent.stacking import stacked
+from ebu.agent.stacked import StackedNetwork
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 
@@ -88,7 +88,7 @@ def test_a_random_action_costs_no_forward_pass():
 def test_on_a_real_network_too_random_actions_are_free():
     """Counted where the arithmetic happens: at the forward pass of the network's own modules."""
     spec = ObservationSpec("image", (2, 28, 28), "uint8", scale=1 / 255)
-    network = stacked(build_network(spec, 4, 1, NetworkConfig()), 1, torch.device("cpu"))
+    network = StackedNetwork(build_network(spec, 4, 1, NetworkConfig()), 1, torch.device("cpu"))
     network.initialise(torch.Generator().manual_seed(0))
     passes = []
     policy = Policy(network.state_values(0), 4)

@@ -92,6 +92,15 @@ def test_states_that_come_channels_last_are_read_as_they_look():
     assert torch.equal(network.values(x), network.values(turned))
 
 
+def test_kernels_lie_channels_last_in_the_block_and_everything_else_as_usual():
+    network, _ = pair(nature()[0], 2)
+    for name, weights in network.named_tensors(1).items():
+        usual = not name.endswith("weight") or weights.ndim == 2
+        assert weights.is_contiguous(memory_format=torch.contiguous_format if usual else torch.channels_last)
+        assert weights.untyped_storage().data_ptr() == network.parameters.untyped_storage().data_ptr()
+    assert sum(view[0].numel() for view in network.views(network.parameters)) == network.parameters.shape[1]
+
+
 @pytest.mark.parametrize("network", [nature, maze, oblong])
 def test_networks_of_several_convolutions_take_this_form(network):
     assert isinstance(stacked(network()[0], 1, CPU), StackedImages)
