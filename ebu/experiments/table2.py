@@ -149,7 +149,7 @@ def _own_table(rows: Sequence[dict[str, Any]]) -> items.Table:
     ]  # fmt: skip
     header = (
         "method", "games", "mean %, paper (10M)", "mean %, ours", "median %, paper (10M)", "median %, ours",
-        "hours for 49 games of 10M frames, paper (one TITAN Xp)", "hours at our measured speed (CPU)",
+        "hours for 49 games of 10M frames, paper (one TITAN Xp)", "hours at our measured speed",
     )  # fmt: skip
     return items.Table("Our runs, and the paper's same method over the same games", header, lines)
 
