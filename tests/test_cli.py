@@ -66,6 +66,7 @@ def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
     assert ebu_(CARTPOLE, "--run", tmp_path / "run", "--algo", "dqn", "--seed", 4) == 0
     shown = capsys.readouterr()
     assert "dqn on CartPole-v1" in shown.err
+    assert "memory: up to 250 steps in " in shown.err
     for words in ("steps", "250 now", "final score", "curve.png", "ebu eval", "ebu play"):
         assert words in shown.out
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["seed"] == 4
