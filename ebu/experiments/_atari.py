@@ -253,22 +253,23 @@ def draw_nature(ax: Axes, name: str, small: bool = False) -> None:
                     ha="right", va="bottom", fontsize=size, color=plots.GREY)  # fmt: skip
         ax.margins(y=0.08)
     else:
-        arrow = "↑" if score > high else "↓"
-        ax.text(0.98, 0.98, f"{arrow} {words}: {score:,g}", transform=ax.transAxes, ha="right", va="top", fontsize=size,
-                color=plots.GREY)  # fmt: skip
+        far = f"{'↑' if score > high else '↓'} {words}: {score:,g}"
+        height, side = (0.98, "top") if small else (1.01, "bottom")  # above the frame where the title leaves room
+        ax.text(0.99, height, far, transform=ax.transAxes, ha="right", va=side, fontsize=size, color=plots.GREY)
 
 
 def draw_beta(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
     """The mean β that adaptive EBU chose at each synchronisation."""
     mine = [row for row in rows if row.get("beta_steps")]
     for row in mine:
-        factor, name = unit(row["score_steps"][-1] if row.get("score_steps") else row["beta_steps"][-1])
+        last = max(*row["beta_steps"], *row.get("score_steps", [0]))
+        factor, name = unit(last)
         x, y = np.array(row["beta_steps"]) * factor, np.array(row["beta_mean"], dtype=float)
         sd = np.array(row["beta_sd"], dtype=float)
         ax.fill_between(x, np.clip(y - sd, 0, 1), np.clip(y + sd, 0, 1), color=plots.BLUE, alpha=0.15, lw=0, step="post")
         ax.step(x, y, where="post", color=plots.BLUE, lw=1.6, marker="o", ms=3)
         ax.set_xlabel(name)
-        ax.set_xlim(0, (row["score_steps"][-1] if row.get("score_steps") else row["beta_steps"][-1]) * factor)
+        ax.set_xlim(0, last * factor)
     if not mine:
         ax.text(0.5, 0.5, "no synchronisation yet", transform=ax.transAxes, ha="center", color=plots.GREY, fontsize=9)
     ax.set_ylim(-0.05, 1.05)

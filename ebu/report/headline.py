@@ -43,7 +43,8 @@ def headline(groups: Sequence[Group], looks: dict[str, int]) -> str:
         bodies.append(f"<tbody>{title}{''.join(rows)}</tbody>")
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     caption = f"<caption>{CAPTION}{BEATS * bool(chances)}</caption>"
-    return f'<table class="headline">{caption}<thead><tr>{head}</tr></thead>{"".join(bodies)}</table>'
+    table = f'<table class="headline">{caption}<thead><tr>{head}</tr></thead>{"".join(bodies)}</table>'
+    return f'<div class="wide">{table}</div>'
 
 
 def over_runs(member: Group, column: str, pick: Callable[[list[float]], float], statistic: Statistic) -> Estimate | None:
