@@ -64,7 +64,7 @@ def rows(name: str) -> list[Row]:
 
 def folder_of(item: str) -> Path | None:
     """Where an item's rows are committed."""
-    places = (ROOT / "results" / item, ROOT / "results/theory" / item)
+    places = (ROOT / "results" / item, ROOT / "results/theory" / item, ROOT / "results/theory" / ITEMS[item])
     return next((place for place in places if (place / "rows.jsonl").is_file()), None)
 
 
@@ -312,8 +312,7 @@ def items_part() -> list[str]:
             waiting.append(f"`{item}`")
             continue
         parts += [f"### {made.ITEM.title}", made.ITEM.claim, f"`ebu reproduce {item}`; rows in `{folder.relative_to(ROOT)}`."]
-        if (picture := folder / f"{item}.png").is_file():
-            parts.append(f"![{made.ITEM.title}](../{picture.relative_to(ROOT)})")
+        parts += [f"![{made.ITEM.title}](../{path.relative_to(ROOT)})" for path in sorted(folder.glob("*.png"))]
         parts += tables_of(item, folder)
     if waiting:
         parts.append(f"No rows are committed for {', '.join(waiting)}: `ebu reproduce ITEM --budget quick` makes them.")

@@ -179,7 +179,7 @@ def write_curves(
         [table(rows, settings["games"])],
         budget=budget,
         seed=min((one.seed for one in trials), default=0),
-        note=reduced(budget, settings),
+        note=reduced(budget, settings, trials),
         runs=folders,
         paper=True,
         spread=DEVIATION,
@@ -196,7 +196,7 @@ def frames(steps: float) -> str:
     return f"{count / 1e6:g}M" if count >= 1e5 else f"{count / 1e3:g}k"
 
 
-def reduced(budget: str, settings: dict[str, Any]) -> str:
+def reduced(budget: str, settings: dict[str, Any], trials: Sequence[Trial]) -> str:
     """What a budget left out, in words for the top of a page; nothing for the full one."""
     if budget == "full":
         return ""
@@ -205,11 +205,12 @@ def reduced(budget: str, settings: dict[str, Any]) -> str:
     several = f"{len(games)} game{'s' * (len(games) > 1)} ({', '.join(games)}), {seeds} seed{'s' * (seeds > 1)}"
     words = f"Budget {budget}: {several}, {frames(scale['steps'])} frames instead of {frames(settings['full_steps'])}"
     if budget == "quick":
+        adaptive = any(one.algo == "adaptive-ebu" for one in trials)
         betas = ", ".join(f"{beta:g}" for beta in QUICK_BETAS)
-        return words + (
-            f", learning from step {scale['learning_starts']:,}, {scale['eval_episodes']} test episode every "
-            f"{scale['eval_every']:,} steps, adaptive EBU with β = {betas} only. The same for all methods. This shows that "
-            "everything runs; nobody has learned to play yet."
+        return (
+            f"{words}, learning from step {scale['learning_starts']:,}, {scale['eval_episodes']} test episode every "
+            f"{scale['eval_every']:,} steps{f', adaptive EBU with β = {betas} only' if adaptive else ''}. The same for all "
+            "methods. This shows that everything runs; nobody has learned to play yet."
         )
     return words + (
         "; memory, exploration, target copies and synchronisation shortened with it (the quick preset), 5 test episodes "

@@ -138,7 +138,8 @@ def _charts(panel: Panel, heading: str, words: str) -> Section:
 
 def _beliefs(groups: Sequence[Group], spread: Spread) -> str:
     clipped = sorted({m.env for m in groups for run in m.runs if run.settings.get("reward_clip")})
-    care = f" In {', '.join(clipped)} both are of clipped rewards, as they are learned from; scores are raw."
+    where = "Both" if len(clipped) == len(by_env(groups)) else f"In {' and '.join(clipped)} both"
+    care = f" {where} are of clipped rewards, as they are learned from; scores are raw."
     return (
         "What the agent believed, the mean Q of the actions it took in evaluation, and the discounted return that really "
         "followed. Q above the return is overestimation."
