@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -20,6 +21,9 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     # Threads that wait by spinning steal the core from the one they wait for as soon as the machine is shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):  # a name with a letter the terminal lacks must not end a run
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return _dispatch(arguments)
     except (UserError, RunFailure) as error:
@@ -30,6 +34,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ebu: interrupted", file=sys.stderr)
         return 130
+    except MemoryError:
+        if debug:
+            raise
+        print("ebu: out of memory; use a smaller --batch-size, --hidden-sizes or --buffer-size", file=sys.stderr)
+        return FAILURE
     except Exception as error:  # the last resort: a defect or a broken environment, still one line
         if debug:
             raise

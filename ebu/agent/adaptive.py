@@ -74,3 +74,6 @@ class Rotation:
         self._last_sync = int(state["last_sync"])
         self._sums = np.array(state["sums"], float)
         self._episodes = np.array(state["episodes"], np.int64)
+        turns = self.current in range(self.learners) and self.chosen in range(self.learners)
+        if not turns or not self._sums.shape == self._episodes.shape == (self.learners,):
+            raise ValueError(f"the scores are not those of {self.learners} learners")

@@ -6,8 +6,9 @@ used, as in the authors' code. The queue owns the frames it refers to: the memor
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,8 @@ class Backlog:
         """Pending spans with their frames, compressed: the memory may have forgotten their episodes."""
         return {"pending": [_saved(pending) for pending in self._queue]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._queue = deque(_restored(saved, self._device) for saved in state["pending"])
+    def load_state_dict(self, state: dict[str, Any], learners: int, actions: int) -> None:
+        self._queue = deque(_restored(saved, self._device, learners, actions) for saved in state["pending"])
 
     def _batch(self, parts: list[tuple[_Pending, Array]]) -> Batch:
         def rows(pick: Any) -> Array:
@@ -102,11 +103,40 @@ def _saved(pending: _Pending) -> dict[str, Any]:
     }
 
 
-def _restored(saved: dict[str, Any], device: torch.device) -> _Pending:
+def _restored(saved: dict[str, Any], device: torch.device, learners: int, actions: int) -> _Pending:
     dtype, shape = np.dtype(saved["frames_dtype"]), tuple(saved["frames_shape"])
-    size = int(np.prod(shape)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     if zstandard.get_frame_parameters(saved["frames"]).content_size != size:
         raise ValueError("the frames of a pending span declare another size")
-    frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
     targets: Any = {name: None if t is None else t.to(device) for name, t in saved["targets"].items()}
-    return _Pending(Span(frames=frames, **saved["span"]), Targets(**targets), int(saved["used"]))
+    pending = _Pending(Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"]), Targets(**targets), int(saved["used"]))
+    _require_sense(pending, shape[0], learners, actions)  # before memory is taken for the frames
+    frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
+    return replace(pending, span=replace(pending.span, frames=frames))
+
+
+def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) -> None:
+    """Refuse a saved span whose parts do not belong together, or that needs more frames than its steps can have."""
+    span, steps = pending.span, len(pending.span)
+    by_step = [getattr(span, f.name) for f in fields(Span) if f.name not in ("frames", "stack_index", "trained", "weights")]
+    stacked = span.stack_index
+    fits = (
+        all(len(numbers) == steps for numbers in by_step)
+        and 0 <= pending.used < len(span.trained)
+        and _within(span.trained, steps)
+        and _within(span.actions, actions)
+        and _within(span.steps, 2**63)
+        and _within(span.rows, frames - 1)
+        and frames <= steps * (2 if stacked is None else 1 + stacked.shape[1])
+        and (stacked is None or (len(stacked) == frames and _within(stacked + 1, frames + 1)))
+        and (span.weights is None or len(span.weights) == steps)
+        and pending.targets.values is not None
+        and all(t is None or (t.dtype, t.shape) == (torch.float32, (learners, steps)) for t in vars(pending.targets).values())
+    )
+    if not fits:
+        raise ValueError("a pending span does not hold together")
+
+
+def _within(numbers: Array, end: int) -> bool:
+    """Whole numbers of at least 0 and less than ``end``."""
+    return numbers.dtype == np.int64 and bool(((numbers >= 0) & (numbers < end)).all())

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebu.agent.networks import build_network
 from ebu.agent.stacked import StackedNetwork
@@ -30,9 +30,18 @@ class SavedPolicy:
     stack: int
     tensors: dict[str, Tensor]  # weights by name
 
+    @property
+    def skeleton(self) -> nn.Module:
+        return build_network(self.observation, self.actions, self.stack, self.config.network)
+
+    def require_all_weights(self) -> None:
+        """Before memory is taken for a network that a stranger's settings describe: the file holds as many weights."""
+        if sum(p.numel() for p in self.skeleton.parameters()) != sum(t.numel() for t in self.tensors.values()):
+            raise ValueError("the weights are those of another network")
+
     def place(self, device: torch.device) -> StackedNetwork:
         """The network with these weights."""
-        skeleton = build_network(self.observation, self.actions, self.stack, self.config.network)
+        skeleton = self.skeleton
         network = stacked(skeleton, 1, device)
         network.load_named_tensors(self.tensors)
         return network
@@ -71,6 +80,7 @@ def load_policy(path: Path) -> SavedPolicy:
         check(config)
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["observation"].items()}
         policy = SavedPolicy(config, ObservationSpec(**fields), int(header["actions"]), int(header["stack"]), tensors)
+        policy.require_all_weights()
         policy.place(torch.device("cpu"))  # refuses weights that do not fit
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
         raise UserError(f"{path} is damaged or was not saved by ebu: {' '.join(str(error).split())}") from error

@@ -17,10 +17,14 @@ from ebu.commands.parsing import parse
 from ebu.commands.train import carry_on
 from ebu.config import Config, override
 from ebu.errors import UserError
+from ebu.training.checkpoints import CheckpointStore
 from ebu.training.checkpoints import verify as verify_checkpoints
 from ebu.training.lock import RunLock
 from ebu.training.runs import RunFolder
 from ebu.training.session import Session
+
+MAX_ROW_BYTES = 64 << 20  # a longer line is no row
+MAX_PROBLEMS = 20  # of one kind that are listed
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,10 @@ def _resume(arguments: list[str], team: Team | None) -> int:
 def verify(arguments: list[str]) -> int:
     args = parse(VerifyArguments, arguments, "ebu verify")
     folder = RunFolder.open(args.run)
-    problems = verify_checkpoints(folder.path / "checkpoints") + _problems_of_metrics(folder)
     config = folder.config()
+    problems = verify_checkpoints(folder.path / "checkpoints") + _problems_of_metrics(folder)
+    if not problems:
+        problems = _problems_between(folder)
     if args.prove:
         problems += prove(config, args.steps)
     for problem in problems:
@@ -79,20 +85,42 @@ def _problems_of_metrics(folder: RunFolder) -> list[str]:
     """Rows that cannot be read, or whose steps go back. A torn last line belongs to a run that is going or was killed."""
     if not folder.metrics.exists():
         return [f"{folder.metrics} is missing"]
-    problems, last = [], 0
-    *lines, tail = folder.metrics.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, 1):
-        try:
-            step = json.loads(line)["step"]
-        except (ValueError, KeyError, TypeError):
-            problems.append(f"{folder.metrics} line {number} is not a row of metrics")
-            continue
-        if step < last:
-            problems.append(f"{folder.metrics} line {number}: step {step} after step {last}")
-        last = step
-    if tail and folder.summary.exists():
+    problems, last, number, line = [], 0, 0, b"\n"
+    with folder.metrics.open("rb") as file:
+        while (line := file.readline(MAX_ROW_BYTES)).endswith(b"\n"):
+            number += 1
+            step = _step_of(line)
+            if step is None:
+                problems.append(f"{folder.metrics} line {number} is not a row of metrics")
+            elif step < last:
+                problems.append(f"{folder.metrics} line {number}: step {step} after step {last}")
+            last = last if step is None else step
+            if len(problems) == MAX_PROBLEMS:
+                return [*problems, f"{folder.metrics}: the lines after these were not looked at"]
+    if line and folder.summary.exists():
         problems.append(f"{folder.metrics} ends in the middle of a line")
     return problems
+
+
+def _problems_between(folder: RunFolder) -> list[str]:
+    """Whether the metrics reach as far as the newest checkpoint says."""
+    loaded = CheckpointStore(folder.path / "checkpoints").load(announce=lambda text: None)
+    if loaded is None:
+        return []
+    there, then = folder.metrics.stat().st_size, loaded.tree.get("metrics_bytes") if isinstance(loaded.tree, dict) else None
+    if not isinstance(then, int):
+        return [f"the checkpoint of step {loaded.step} is not that of a run"]
+    if there < then:
+        return [f"{folder.metrics} has {there} bytes, and had {then} when the checkpoint of step {loaded.step} was written"]
+    return []
+
+
+def _step_of(line: bytes) -> int | None:
+    try:
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return step if isinstance(step, int) else None
 
 
 def prove(config: Config, steps: int) -> list[str]:
@@ -118,5 +146,7 @@ def _train(folder: RunFolder, config: Config, stop_at: int | None) -> bytes:
     agent = Agent.from_config(config)
     session = Session(folder, agent.loop, config.steps, announce=lambda text: None)
     session.resume()
-    session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
+    finished = session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
+    if not finished and stop_at is None:
+        raise KeyboardInterrupt  # the signal was for the proof, not for one of its runs
     return agent.loop.learner.state_dict()["online"]["parameters"].numpy(force=True).tobytes()

@@ -173,10 +173,13 @@ class MNISTMaze(gym.Env[Observation, Action]):
             raise UserError("the snapshot is of another maze: make the environment with the same arguments first")
         if max(snapshot["digits"]) >= len(self._digits.images):
             raise UserError("the snapshot was taken with more digits: make the environment with the same digits folder")
+        row, column = map(int, snapshot["position"])
+        if not self.maze.free((row, column)):
+            raise UserError(f"the snapshot stands at {(row, column)}, which is not a free cell of this maze")
         self.np_random.bit_generator.state = snapshot["random"]
         size = self.maze.size
-        self._path = [row * size + column for row, column in snapshot["path"]]
-        self._cell = snapshot["position"][0] * size + snapshot["position"][1]
+        self._path = [int(row) * size + int(column) for row, column in snapshot["path"]]
+        self._cell = row * size + column
         self._steps, self._bumped, self._over = snapshot["steps"], snapshot["bumped"], snapshot["over"]
         row, column = self._shown = (snapshot["digits"][0], snapshot["digits"][1])
         return self._images(row, column)

@@ -21,6 +21,7 @@ SORT_INTERVAL = 1_000_000  # changes between full sorts
 REBUILD_SHARE = 32  # from one in so many steps on, sorting everything is faster than moving one step at a time
 COUNT_DRIFT = 0.01  # the segments are computed anew when the number of steps has changed by more than this share …
 ALPHA_DRIFT = 0.005  # … or α by more than this
+MAX_SEGMENTS = 1_000_000  # of a saved state: no minibatch is larger
 
 
 class RankHeap:
@@ -231,6 +232,8 @@ class RankHeap:
         self._segments_of = None
         if state["segments_of"] is not None:
             count, size, alpha = state["segments_of"]
+            if not (0 < count <= MAX_SEGMENTS and 0 < size <= 2 * len(self) + 1024):  # a table of this length is made
+                raise ValueError("the priorities are cut into segments that they cannot have")
             self._segments_of = (int(count), int(size), float(alpha))
             self._segments = equal_segments(*self._segments_of)
 

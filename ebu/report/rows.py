@@ -89,7 +89,7 @@ def read_run(path: Path) -> Run:
     """Everything a report needs of one run folder."""
     try:
         settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path / 'config.json'} cannot be read: {error}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path / 'config.json'} does not hold settings")
@@ -132,7 +132,7 @@ def read_rows(path: Path) -> tuple[list[Row], int]:
 def _row(line: str) -> Row | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) and _number(row.get("step")) is not None else None
 
@@ -146,7 +146,7 @@ def _of_kind(rows: Sequence[Row], kind: str) -> tuple[Row, ...]:
 def _object(path: Path) -> Row | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -309,19 +309,26 @@ class TrainingLoop:
         self.plan(int(state["planned_steps"]))
         self.step, self.episodes, self.updates = (int(state[key]) for key in ("step", "episodes", "updates"))
         self._due = list(state["due"])
+        if not set(self._due) <= self._phases.keys() or min(self.step, self.episodes, self.updates) < 0:
+            raise ValueError("it stands at an impossible place")
         self.streams.load_state_dict(state["streams"])
         self.learner.load_state_dict(state["learner"])
         self.memory.restart(int(state["memory"]["first_episode"]), int(state["memory"]["first_step"]))
         for number, packed in episodes:
             self.memory.unpack(number, packed)
         self.sampler.load_state_dict(state["sampler"])
-        self.backlog.load_state_dict(state["backlog"])
+        self.backlog.load_state_dict(state["backlog"], self.rotation.learners, self.actions)
         self.rotation.load_state_dict(state["rotation"])
-        self._recent.extend(EpisodeEnded(**ended) for ended in state["recent"])
+        for ended in state["recent"]:
+            optional = ("relative_length", "game_score")
+            if not all(isinstance(v, int | float) or (v is None and k in optional) for k, v in ended.items()):
+                raise ValueError("an episode's score is not a number")
+            self._recent.append(EpisodeEnded(**ended))
         losses, values = (torch.from_numpy(np.array(state[key])).to(self.device) for key in ("losses", "values"))
         self._since_row = [Update(loss, value, value) for loss, value in zip(losses, values)]
         if state["open"] is not None:
-            self.open = OpenEpisode.from_state_dict(state["open"])
+            spec = self.observations.spec
+            self.open = OpenEpisode.from_state_dict(state["open"], spec.shape, spec.dtype, self.actions)
             self.state = self.frame_stack.begin(self.open.observations[0])
             for frame in self.open.observations[1:]:
                 self.state = self.frame_stack.push(frame)

@@ -32,11 +32,23 @@ class OpenEpisode:
         }
 
     @classmethod
-    def from_state_dict(cls, state: dict[str, Any]) -> OpenEpisode:
+    def from_state_dict(cls, state: dict[str, Any], frame_shape: tuple[int, ...], dtype: str, actions: int) -> OpenEpisode:
+        """Back from a saved state; ValueError where it cannot be an episode of such frames and actions."""
+        taken, steps = state["actions"], len(state["actions"])
+        expected: dict[str, tuple[str, tuple[int, ...]]] = {
+            "observations": (dtype, (steps + 1, *frame_shape)),
+            "actions": ("int64", (steps,)),
+            "rewards": ("float64", (steps,)),
+            "behaviour": ("float64", (steps,)),
+        }
+        if any((str(state[name].dtype), state[name].shape) != kind for name, kind in expected.items()):
+            raise ValueError("the open episode does not hold together")
+        if ((taken < 0) | (taken >= actions)).any():
+            raise ValueError(f"the open episode has actions beyond the {actions} there are")
         return cls(
             seed=int(state["seed"]),
             observations=list(state["observations"]),
-            actions=state["actions"].tolist(),
+            actions=taken.tolist(),
             rewards=state["rewards"].tolist(),
             behaviour=state["behaviour"].tolist(),
             score=float(state["score"]),

@@ -21,6 +21,8 @@ from ebu.training.points import words_for
 # What the numbers of a run may depend on; of these, whatever is installed is recorded.
 SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors", "ale-py", "minatar", "minigrid")
 
+MAX_CONFIG_BYTES = 1 << 20  # what is longer is cut, and then refused
+
 
 class RunFolder:
     """``config.json``, ``versions.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``checkpoints/``,
@@ -60,16 +62,20 @@ class RunFolder:
 
     def config(self) -> Config:
         try:
-            return from_json((self.path / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError) as error:
+            with (self.path / "config.json").open("rb") as file:
+                return from_json(file.read(MAX_CONFIG_BYTES).decode())
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise UserError(f"{self.path / 'config.json'} cannot be read: {error}") from error
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of metrics.jsonl."""
         try:
-            return [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
-        except (OSError, ValueError) as error:
+            rows = [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.metrics} cannot be read: {error}") from error
+        if not all(map(_is_row, rows)):
+            raise UserError(f"{self.metrics} holds lines that are no rows of metrics; `ebu verify {self.path}` lists them")
+        return rows
 
     def write_summary(self, values: dict[str, Any]) -> None:
         _write(self.summary, _render(values))
@@ -79,7 +85,7 @@ class RunFolder:
         try:
             then = json.loads(self.versions.read_text(encoding="utf-8"))
             return [f"{k} {then[k]} → {v}" for k, v in software_versions().items() if then.get(k, v) != v]
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return []
 
     @contextmanager
@@ -103,6 +109,13 @@ class RunFolder:
             text = f"{type(error).__name__}: {text}"
         with suppress(OSError):  # the disk itself may be what failed
             _write(self.failure, _render({"error": text}))
+
+
+def _is_row(row: Any) -> bool:
+    """Whether a line holds what every row has, and a row of evaluation its score."""
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int) or not isinstance(row.get("kind"), str):
+        return False
+    return row["kind"] != "eval" or isinstance(row.get("mean_reward"), int | float)
 
 
 def _require_no_run(path: Path) -> None:

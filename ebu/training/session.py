@@ -66,8 +66,10 @@ class Session:
             else:
                 self._announce("the environment does not come back exactly: the episode that was being played is dropped")
                 self._loop.drop_open_episode()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = " ".join(str(error).split())
+        except UserError:
+            raise
+        except Exception as error:  # of any kind: whoever wrote the file may have meant any of them
+            reason = f"{type(error).__name__}: {error}"
             raise UserError(f"the checkpoint in {self._folder.path} does not fit this run: {reason}") from error
         self._saved_step = loaded.step
         self._trim_metrics(metrics_bytes)
@@ -146,7 +148,7 @@ class Session:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""
         path = self._folder.metrics
         there = path.stat().st_size if path.exists() else 0
-        if there < length:
+        if not 0 <= length <= there:
             raise UserError(f"{path} is shorter than its checkpoint says; the run cannot be resumed exactly")
         if there > length:
             os.truncate(path, length)
