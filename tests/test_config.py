@@ -237,3 +237,47 @@ def test_environment_arguments_are_read_as_json_and_as_python():
 def test_an_argument_that_is_not_key_and_value_is_refused(pair):
     with pytest.raises(UserError, match="--env-args takes key=value"):
         environment_arguments((pair,))
+
+
+# ---------------------------------------------------------------------- what is too large, and other kinds of values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("buffer_size", 10**15, "at most 1,000,000,000,000, got 1000000000000000"),
+        ("batch_size", 10**7, "at most 1,000,000, got 10000000"),
+        ("gradient_steps", 10**5, "at most 10,000, got 100000"),
+        ("tightening_neighbours", 10**4, "at most 1,000, got 10000"),
+        ("learning_rate", 1e4, "greater than 0, at most 1,000.0, got 10000.0"),
+        ("steps", 10**5000, "got an integer of thousands of digits"),
+        ("loss", "x" * 10_000, "xxx..."),
+    ],
+    ids=range(7),
+)
+def test_what_is_too_large_is_told_its_limit(name, value, words):
+    assert words in refusal(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["algo", "preset", "env", "device"])
+@pytest.mark.parametrize("value", [None, 3, ("cpu",), b"cpu"])
+def test_names_are_texts(name, value):
+    refusal(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("env_args", (3,)), ("hidden_sizes", (True,)), ("betas", (True,)), ("betas", (0.5,) * 2000)]
+)
+def test_items_of_lists_are_looked_at(name, value):
+    refusal(**{name: value})
+
+
+@pytest.mark.parametrize("sizes", [[8, 4], (8, 4), np.array([8, 4])])
+def test_lists_and_arrays_are_as_good_as_tuples(sizes):
+    config = override(Config(), hidden_sizes=sizes)
+    check(config)
+    assert config.network.hidden_sizes == (8, 4)
+
+
+def test_an_array_is_no_number():
+    refusal(gamma=np.array([0.5, 0.6]))

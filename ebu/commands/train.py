@@ -126,13 +126,14 @@ def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
         table.add_row("greedy score", f"{sparkline(scores)}  {min(scores):.4g} … {max(scores):.4g}")
-    table.add_row("picture", str(folder.curve))
-    table.add_row("next", f"ebu eval {folder.path}   ·   ebu play {folder.path}")
+    place = escape(shlex.quote(str(folder.path)))
+    table.add_row("picture", escape(str(folder.curve)))
+    table.add_row("next", f"ebu eval {place}   ·   ebu play {place}")
     console.print(table, highlight=False)
     if (folder.path / "maze.png").is_file():
         maze = running.greedy_maze(agent)
         console.print(maze.render_text(maze.values), highlight=False, markup=False)
-        console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False)
+        console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False, markup=False)
     if "greedy_relative_length" in summary:
         ratio = summary["greedy_relative_length"]
         verdict = "the shortest path" if ratio == 1.0 else "not yet the shortest path"

@@ -28,16 +28,30 @@ class Snapshots(Protocol):
         """Back to the snapshot; returns the observation of that moment."""
 
 
+# Around an environment with snapshots these hold nothing but a count of steps; what others hold, a snapshot would miss.
+WRAPPERS = (gymnasium.wrappers.TimeLimit, gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)
+
+
+def _core(env: gymnasium.Env[Any, Any]) -> Snapshots | None:
+    """The environment inside, if its snapshots tell everything."""
+    layer: Any = env
+    while isinstance(layer, WRAPPERS):
+        layer = layer.env
+    return layer if layer is env.unwrapped and isinstance(layer, Snapshots) else None
+
+
 def capture(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
     """The environment's snapshot, or None where the open episode has to be played again."""
-    return env.unwrapped.snapshot() if isinstance(env.unwrapped, Snapshots) else None
+    core = _core(env)
+    return None if core is None else core.snapshot()
 
 
 def bring_back(env: gymnasium.Env[Any, Any], snapshot: dict[str, Any] | None, episode: OpenEpisode | None) -> bool:
     """Put the environment where it was; False where it does not come back exactly and the episode must be dropped."""
-    if isinstance(env.unwrapped, Snapshots) and snapshot is not None:
+    core = _core(env)
+    if core is not None and snapshot is not None:
         env.reset(seed=episode.seed if episode is not None else 0)  # wrappers want a reset before the first step
-        env.unwrapped.restore(snapshot)
+        core.restore(snapshot)
         if episode is not None:
             _set_elapsed_steps(env, len(episode.actions))
         return True
@@ -66,7 +80,7 @@ def comes_back_exactly(env: gymnasium.Env[Any, Any]) -> bool:
     One that raises here tells nothing about that; the run will say what is wrong with it.
     """
     try:
-        return isinstance(env.unwrapped, Snapshots) or _repeats_itself(env)
+        return _core(env) is not None or _repeats_itself(env)
     except Exception:
         return True
 

@@ -15,8 +15,10 @@ import gymnasium
 import pytest
 
 from ebu.cli import main
+from ebu.presets import configure
 from ebu.training.checkpoints import CheckpointStore, verify
 from ebu.training.lock import RunLock
+from ebu.training.runs import RunFolder
 from tests.conftest import Corridor
 from tests.training.test_checkpoints import damage
 
@@ -232,3 +234,38 @@ def test_the_proof_can_be_interrupted(tmp_path, signals, capsys):
     assert ebu_(line, "--run", tmp_path / "run") == 0
     assert ebu_("verify --prove True --steps 200", tmp_path / "run") == 130
     assert capsys.readouterr().err.splitlines()[-1] == "ebu: interrupted"
+
+
+# ---------------------------------------------------------------------- what random command lines brought to light
+
+
+def test_of_a_flag_that_is_given_twice_the_last_counts_everywhere(tmp_path):
+    line = TRAIN.replace("train", "train --env maze --preset paper --preset quick")
+    assert ebu_(line, "--run", tmp_path / "run") == 0
+    config = RunFolder.open(tmp_path / "run").config()
+    assert (config.environment.env, config.preset, config.learner.learning_rate) == (
+        "CartPole-v1",
+        "quick",
+        configure("ebu", "CartPole-v1").learner.learning_rate,
+    )
+
+
+@pytest.mark.parametrize("name", ["[/red]", "[bold]", "a b", "β 🎲", "a\nb", "\udcff"])
+def test_a_run_folder_may_have_any_name(tmp_path, capsys, name):
+    assert ebu_(TRAIN.replace("120", "30"), "--run", tmp_path / name) == 0
+    assert (tmp_path / name / "summary.json").is_file()
+    assert f"→ {tmp_path}/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", "file/run"])
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path, capsys, name):
+    (tmp_path / "file").write_text("")
+    assert ebu_(TRAIN, "--run", f"{tmp_path}/{name}") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ebu: cannot write to ") and "choose another --run folder" in line
+
+
+def test_a_maze_seen_in_stacks_of_frames_ends_with_a_picture_too(tmp_path):
+    line = f"train --env maze --stack 3 --steps 60 {FLAGS} --env-args size=3 cap=20 --quiet True --tensorboard False"
+    assert ebu_(line, "--run", tmp_path / "run") == 0
+    assert (tmp_path / "run" / "maze.png").is_file()

@@ -283,3 +283,24 @@ def test_an_environment_that_does_not_repeat_itself_is_found_out():
     assert not comes_back_exactly(Restless())
     episode = OpenEpisode(0, [np.zeros(2, np.float32), np.full(2, 0.5, np.float32)], [0])
     assert not bring_back(Restless(), None, episode)
+
+
+class Kept(Breaks):
+    """An environment of a user's that can be saved."""
+
+    def snapshot(self):
+        return {"left": self.left}
+
+    def restore(self, snapshot):
+        self.left = snapshot["left"]
+        return np.zeros(2, np.float32)
+
+
+def test_a_snapshot_counts_only_where_no_wrapper_can_hold_more():
+    plain = gymnasium.wrappers.TimeLimit(gymnasium.wrappers.OrderEnforcing(Kept(at=100)), 50)
+    plain.reset(seed=0)
+    assert capture(plain) == {"left": 100} and comes_back_exactly(plain)
+    other = gymnasium.wrappers.TimeLimit(Kept(at=7), 50)
+    assert bring_back(other, {"left": 90}, OpenEpisode(0, [np.zeros(2, np.float32)] * 4, [0] * 3))
+    assert (other.unwrapped.left, other._elapsed_steps) == (90, 3)
+    assert capture(gymnasium.wrappers.DelayObservation(plain, 1)) is None
