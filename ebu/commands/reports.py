@@ -35,13 +35,13 @@ ITEMS = {
 
 # Seconds of the items without training, on one core.
 SECONDS: dict[str, dict[str, float]] = {
-    "figure1": {"quick": 4, "laptop": 4, "full": 15},
+    "figure1": {"quick": 4, "laptop": 4, "full": 10},
     "figure3": {"quick": 5, "laptop": 14, "full": 40},
     "appendix-e": {"quick": 4, "laptop": 4, "full": 4},
     "appendix-f": {"quick": 4, "laptop": 4, "full": 4},
-    "theorem1": {"quick": 6, "laptop": 120, "full": 1_500},
-    "theorem2": {"quick": 5, "laptop": 30, "full": 300},
-    "toy-text": {"quick": 90, "laptop": 5_400, "full": 20_000},
+    "theorem1": {"quick": 6, "laptop": 45, "full": 540},
+    "theorem2": {"quick": 5, "laptop": 8, "full": 40},
+    "toy-text": {"quick": 45, "laptop": 2_700, "full": 4_200},
 }
 
 

@@ -75,10 +75,11 @@ class RayEngine:
             else:
                 room = {"num_cpus": self.workers or cores(), "object_store_memory": OBJECT_STORE_BYTES}
                 ray.init(address="local", include_dashboard=False, **room, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            where = f"no Ray cluster answers at {address}; start one with `ray start --head`, or leave out --address"
-            reason = where if address else f"Ray could not be started here: {' '.join(str(error).split())}"
-            raise UserError(reason) from error
+        except (ConnectionError, TimeoutError) as error:
+            words = f"no Ray cluster answers at {address or 'this machine'}"
+            raise UserError(f"{words}; start one with `ray start --head`, or leave out --address") from error
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"Ray at {address or 'this machine'} cannot be used: {error}") from error
 
 
 @contextmanager
@@ -112,6 +113,10 @@ class Board:
 
     def stop(self) -> None:
         self._stop = True
+
+    def files(self, path: str) -> Files:
+        """What the machine of the sweep has of a trial, for a node that takes it up."""
+        return read_files(Path(path))
 
 
 class _Conductor:
@@ -151,7 +156,6 @@ class _Conductor:
         return not self._engine.workers or len(self._tasks) < self._engine.workers
 
     def _order(self, job: Job) -> Order:
-        begun = (job.path / "config.json").exists()
         return Order(
             name=job.trial.id,
             path=str(job.path),
@@ -159,7 +163,6 @@ class _Conductor:
             config=to_json(job.trial.config()),
             version=__version__,
             store=address_of(self._engine.store, job.trial.id),
-            files=(self._ray.put(read_files(job.path)),) if begun else (),
         )
 
     def _look(self) -> None:
@@ -211,7 +214,6 @@ class Order:
     config: str
     version: str
     store: str
-    files: tuple[Any, ...]  # where it was begun elsewhere: a reference to its files
 
 
 def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
@@ -224,9 +226,9 @@ def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
         return Outcome("failed", f"a node has ebu {__version__}, the sweep {order.version}; install the same on both"), {}
     shared = Path(order.token).exists()
     path = Path(order.path) if shared else _scratch(order.name)
-    if not shared and order.files and not (path / "config.json").exists():
-        write_files(path, ray.get(order.files[0]))
     store = Store(order.store) if order.store else None
+    if not shared and store is None and not (path / "config.json").exists():
+        write_files(path, ray.get(board.files.remote(order.path)))
     with _telling(ray, board, order.name, path) as asked_to_stop:
         outcome = carry_out(path, from_json(order.config), store)
         while outcome.state == "busy" and not asked_to_stop.is_set():

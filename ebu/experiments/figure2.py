@@ -40,7 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "laptop": {
         "preset": "paper",
         "steps": 200_000,
-        "mazes": 10,
+        "mazes": 8,
         "worlds": {
             **{World(density): (EBU, *BASELINES) for density in (0.2, 0.3, 0.4, 0.5)},
             SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES),

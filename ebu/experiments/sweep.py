@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
@@ -191,9 +192,10 @@ class Sweep:
         pace = self.pace()
         for job in shown:
             share = 1.0 if job.state == "finished" else min(job.step / max(job.planned, 1), 1.0)
-            left = {"running": duration(job.left() * pace), "failed": job.reason[:60], "finished": duration(job.seconds)}
+            took = f"took {duration(job.seconds)}"
+            left = {"running": duration(job.left() * pace), "failed": escape(job.reason[:60]), "finished": took}
             table.add_row(
-                f"{job.trial.id}  [dim]{job.trial.label}[/]",
+                f"{job.trial.id}  [dim]{escape(job.trial.label)}[/]",
                 f"[{STYLES[job.state]}]{job.state}[/]",
                 ProgressBar(total=1.0, completed=share, width=16),
                 "" if job.score is None else f"{job.score:.4g}",

@@ -25,7 +25,7 @@ METHODS = (EBU, ONE_STEP, N_STEP)
 SETTINGS: dict[str, dict[str, Any]] = {
     # Learning starts at step 3,000 of the quick preset, so half way nothing would be known: measured at 7,000 of 10,000.
     "quick": {"preset": "quick", "steps": 10_000, "at": 7_000, "mazes": 2},
-    "laptop": {"preset": "paper", "steps": 200_000, "at": 100_000, "mazes": 15},
+    "laptop": {"preset": "paper", "steps": 200_000, "at": 100_000, "mazes": 12},
     "full": {"preset": "paper", "steps": 200_000, "at": 100_000, "mazes": 50},
 }
 

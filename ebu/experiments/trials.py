@@ -13,26 +13,26 @@ from ebu.config import Config, flat
 from ebu.envs.make import family
 from ebu.presets import configure
 
-START_SECONDS = 4.0  # a process comes up, PyTorch is imported, summary and pictures are written
+START_SECONDS = 3.0  # a process comes up, the environment and the network are made, pictures and a summary are written
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Measured seconds on one core, and how many steps a typical evaluation episode lasts."""
+    """Measured seconds on one core of two that are both busy, and how many steps an evaluation episode typically lasts."""
 
-    act: float  # one training step without learning
+    act: float  # one training step without learning, averaged over ε
     update: float  # one minibatch of DQN's, of the preset's size
     evaluate: float  # one evaluation step
     episode: int  # steps
+    learner: float = 0.5  # one of adaptive EBU's learners, over DQN's update; small networks are trained all at once
 
 
-# (family, preset): measured on one core of a 2.0 GHz server.
 COSTS: dict[tuple[str, str], Cost] = {
-    ("maze", "quick"): Cost(act=0.0004, update=0.0025, evaluate=0.0004, episode=100),
-    ("maze", "paper"): Cost(act=0.0005, update=0.05, evaluate=0.0005, episode=500),
-    ("minatar", "quick"): Cost(act=0.0003, update=0.0025, evaluate=0.0004, episode=100),
-    ("atari", "paper"): Cost(act=0.0025, update=0.028, evaluate=0.0025, episode=1_000),
-    ("other", "quick"): Cost(act=0.0001, update=0.0008, evaluate=0.0001, episode=200),
+    ("maze", "quick"): Cost(act=0.0002, update=0.0065, evaluate=0.0002, episode=300),
+    ("maze", "paper"): Cost(act=0.0005, update=0.09, evaluate=0.0008, episode=300),
+    ("minatar", "quick"): Cost(act=0.0004, update=0.005, evaluate=0.0004, episode=100),
+    ("atari", "paper"): Cost(act=0.0015, update=0.033, evaluate=0.002, episode=1_500),
+    ("other", "quick"): Cost(act=0.00005, update=0.0015, evaluate=0.00005, episode=300, learner=0.15),
 }
 SAME_COST = {
     ("atari", "released"): ("atari", "paper"),
@@ -40,16 +40,15 @@ SAME_COST = {
     ("minigrid", "quick"): ("other", "quick"),
 }
 
-# A minibatch of each method over DQN's on the Nature network; adaptive EBU's is that of one learner.
+# A minibatch of each method over DQN's.
 RELATIVE_UPDATE = {
-    "ebu": 1.0,
-    "adaptive-ebu": 0.5,
+    "ebu": 0.9,
     "dqn": 1.0,
     "n-step": 1.0,
-    "per": 1.0,
-    "retrace": 1.1,
-    "peng": 1.0,
-    "watkins": 1.0,
+    "per": 1.1,
+    "retrace": 1.0,
+    "peng": 0.9,
+    "watkins": 0.9,
     "optimality-tightening": 1.9,
 }
 
@@ -83,13 +82,14 @@ class Trial:
         kind = (family(self.env), config.preset)
         cost = COSTS[SAME_COST.get(kind, kind)]
         learner, evaluation = config.learner, config.evaluation
-        learners = len(config.target.betas) if self.algo == "adaptive-ebu" else 1
+        adaptive = len(config.target.betas) * cost.learner
+        relative = adaptive if self.algo == "adaptive-ebu" else RELATIVE_UPDATE[self.algo]
         updates = max(config.steps - learner.learning_starts, 0) / learner.train_freq * learner.gradient_steps
         evaluations = -(-config.steps // evaluation.eval_every) if evaluation.eval_every else 1
         return (
             START_SECONDS
             + config.steps * cost.act
-            + updates * cost.update * learners * RELATIVE_UPDATE[self.algo]
+            + updates * cost.update * relative
             + evaluations * evaluation.eval_episodes * cost.episode * cost.evaluate
         )
 

@@ -21,43 +21,19 @@ from ebu.experiments.engine_local import LocalEngine
 from ebu.experiments.sweep import Job, Sweep, duration, look
 from ebu.experiments.trials import trial
 from ebu.report.rows import read_run
-
-TINY = {
-    "hidden_sizes": (16,),
-    "batch_size": 32,
-    "train_freq": 4,
-    "learning_starts": 200,
-    "eval_episodes": 1,
-    "log_every": 100,
-    "checkpoint_every": 200,
-}
-
-
-def tiny_trials():
-    cartpole = {**TINY, "steps": 2_000, "eval_every": 500}
-    return [
-        trial("ebu", "CartPole-v1", 0, label="EBU", **cartpole),
-        trial("dqn", "CartPole-v1", 1, label="DQN", **cartpole),
-        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 1_000, "eval_every": 500}),
-        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 1_000}),
-    ]
-
-
-def sweep(out, engine=None):
-    """Called by the tests, and by the processes they kill."""
-    return run_trials(tiny_trials(), Path(out), engine or LocalEngine(workers=2))
-
-
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory):
-    """A sweep that nothing disturbs."""
-    out = tmp_path_factory.mktemp("quiet")
-    sweep(out)
-    return out
-
-
-def rows_of(out):
-    return {one.id: (out / "trials" / one.id / "metrics.jsonl").read_bytes() for one in tiny_trials()}
+from tests.experiments.sweeps import (
+    PATIENCE,
+    TINY,
+    is_free,
+    mortal,
+    rows,
+    rows_of,
+    steps_by_the_clock,
+    straight,
+    sweep,
+    tiny_trials,
+    wait_for,
+)
 
 
 class NoEngine:
@@ -86,8 +62,7 @@ def test_every_trial_is_an_ordinary_finished_run_without_checkpoints(quiet):
 
 def test_rows_do_not_depend_on_how_many_run_at_once(quiet, tmp_path):
     few = tiny_trials()[2:]
-    for folder in run_trials(few, tmp_path, LocalEngine(workers=1)):
-        assert (folder / "metrics.jsonl").read_bytes() == rows_of(quiet)[folder.name]
+    assert rows(run_trials(few, tmp_path, LocalEngine(workers=1))).items() <= rows_of(quiet).items()
 
 
 def test_the_same_trial_twice_in_a_list_runs_once(quiet):
@@ -98,7 +73,7 @@ def test_the_same_trial_twice_in_a_list_runs_once(quiet):
 
 # ---------------------------------------------------------------------- sweeps that are cut short
 
-START = "from tests.experiments.test_engine import sweep; import sys; sweep(sys.argv[1])"
+START = "from tests.experiments.sweeps import sweep; import sys; sweep(sys.argv[1])"
 ROOT = Path(__file__).parents[2]
 
 
@@ -114,88 +89,60 @@ def start(out):
     )
 
 
-def wait_until_half_run(out, process):
-    """At least one trial has a checkpoint and no summary."""
-    end = time.monotonic() + 400
-    while time.monotonic() < end:
-        for generation in out.glob("trials/*/checkpoints/generation-*[0-9]"):
-            if not (generation.parents[1] / "summary.json").exists():
-                return
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.005)
-    raise AssertionError("no checkpoint appeared")
+def half_run(out):
+    """Trials that have a checkpoint and no summary."""
+    folders = {generation.parents[1] for generation in out.glob("trials/*/checkpoints/generation-*[0-9]")}
+    return {folder.name for folder in folders if not (folder / "summary.json").exists()}
 
 
 def states(out):
-    """Of each trial, what tells whether it was run again: the summary's time, or the steps of its sessions so far."""
-    finished = {p.parent.name: p.stat().st_mtime_ns for p in out.glob("trials/*/summary.json")}
-    half = {p.parents[1].name for p in out.glob("trials/*/checkpoints/generation-*[0-9]")} - finished.keys()
-    return finished, {name: len((out / "trials" / name / "timing.jsonl").read_text().splitlines()) for name in half}
+    """Of each trial, what tells whether it was run again: the summary's time, or how much was recorded so far."""
+    finished = {path.parent.name: path.stat().st_mtime_ns for path in out.glob("trials/*/summary.json")}
+    return finished, {name: len(steps_by_the_clock(out / "trials" / name)) for name in half_run(out)}
 
 
 def assert_continued(out, finished, half):
     """Nothing finished was touched, and nothing half-run began again at its first step."""
     for name, written in finished.items():
         assert (out / "trials" / name / "summary.json").stat().st_mtime_ns == written
-    for name, lines in half.items():
-        later = (out / "trials" / name / "timing.jsonl").read_text().splitlines()[lines:]
-        assert json.loads(later[0])["step"] > TINY["log_every"]
+    for name, recorded in half.items():
+        assert steps_by_the_clock(out / "trials" / name)[recorded] > TINY["log_every"]
 
 
 @pytest.mark.parametrize("how", ["kill -9 of the group", "kill -9 of the engine", "Ctrl-C"])
 def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, quiet, tmp_path):
     process = start(tmp_path)
-    wait_until_half_run(tmp_path, process)
+    wait_for(lambda: half_run(tmp_path) or process.poll() is not None, "a checkpoint")
     if how == "kill -9 of the group":
         os.killpg(process.pid, signal.SIGKILL)
     elif how == "kill -9 of the engine":
         process.kill()
     else:
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everybody
-    _, words = process.communicate(timeout=400)
+    _, words = process.communicate(timeout=PATIENCE)
     if how == "Ctrl-C":
         assert "the same command goes on" in words
-    if how == "kill -9 of the engine":
-        wait_until_nobody_writes(tmp_path)
+    for folder in tmp_path.glob("trials/*"):  # trials whose engine is gone stop by themselves, at a checkpoint
+        wait_for(lambda: is_free(folder), "the trial to stop")  # noqa: B023
     finished, half = states(tmp_path)
-    assert finished.keys() | half.keys() and len(finished) < len(tiny_trials())
+    assert len(finished) < len(tiny_trials()), words
     sweep(tmp_path)
     assert_continued(tmp_path, finished, half)
     assert rows_of(tmp_path) == rows_of(quiet)
 
 
-def wait_until_nobody_writes(out):
-    """Trials whose engine is gone stop by themselves, at a checkpoint."""
-    from ebu.training.lock import Held, RunLock
-
-    end = time.monotonic() + 200
-    for folder in out.glob("trials/*"):
-        while True:
-            try:
-                with RunLock(folder):
-                    break
-            except Held:
-                assert time.monotonic() < end, "a trial goes on without its engine"
-                time.sleep(0.05)
-
-
 def test_two_sweeps_in_one_folder_share_the_work(quiet, tmp_path):
     processes = [start(tmp_path) for _ in range(2)]
     for process in processes:
-        _, words = process.communicate(timeout=400)
+        _, words = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, words
     assert rows_of(tmp_path) == rows_of(quiet)
     for one in tiny_trials():  # each step was taken once: a second session would write its rows again
-        steps = [json.loads(line)["step"] for line in (tmp_path / "trials" / one.id / "timing.jsonl").open()]
+        steps = steps_by_the_clock(tmp_path / "trials" / one.id)
         assert steps == sorted(steps)
 
 
 # ---------------------------------------------------------------------- trials that fail, processes that die
-
-
-def mortal(folder, lives, seed=0):
-    arguments = (f"folder={folder}", f"lives={lives}")
-    return trial("ebu", "tests.experiments.mortal:Mortal-v0", seed, env_args=arguments, **{**TINY, "steps": 600})
 
 
 def test_a_trial_whose_process_dies_is_taken_up_again_from_its_checkpoint(tmp_path):
@@ -203,9 +150,8 @@ def test_a_trial_whose_process_dies_is_taken_up_again_from_its_checkpoint(tmp_pa
     dying = mortal(tmp_path / "lives", lives=1)
     [folder] = run_trials([dying], tmp_path / "died", LocalEngine())
     assert len(list((tmp_path / "lives").iterdir())) == 1
-    [straight] = run_trials([dying], tmp_path / "straight", LocalEngine())  # its only life is spent: nothing dies here
-    assert (folder / "metrics.jsonl").read_bytes() == (straight / "metrics.jsonl").read_bytes()
-    steps = [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
+    assert rows([folder]) == straight(dying, tmp_path / "straight")  # its only life is spent: nothing dies here
+    steps = steps_by_the_clock(folder)
     assert steps.count(100) == 1 and steps.count(300) == 1
 
 
@@ -256,8 +202,7 @@ def test_a_store_keeps_every_trial_and_gives_it_back(quiet, tmp_path):
     shutil.rmtree(tmp_path / "here")
     engine = NoEngine()
     engine.store = store
-    for folder in run_trials(few, tmp_path / "elsewhere", engine):
-        assert (folder / "metrics.jsonl").read_bytes() == rows_of(quiet)[folder.name]
+    assert rows(run_trials(few, tmp_path / "elsewhere", engine)).items() <= rows_of(quiet).items()
 
 
 def test_another_machine_goes_on_from_the_checkpoint_in_the_store(tmp_path):
@@ -267,9 +212,8 @@ def test_another_machine_goes_on_from_the_checkpoint_in_the_store(tmp_path):
         run_trials([dying], tmp_path / "lost", LocalEngine(retries=0, store=store))
     shutil.rmtree(tmp_path / "lost")
     [folder] = run_trials([dying], tmp_path / "other", LocalEngine(store=store))
-    [straight] = run_trials([dying], tmp_path / "straight", LocalEngine())
-    assert (folder / "metrics.jsonl").read_bytes() == (straight / "metrics.jsonl").read_bytes()
-    steps = [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
+    assert rows([folder]) == straight(dying, tmp_path / "straight")
+    steps = steps_by_the_clock(folder)
     assert steps.count(100) == 1  # the second machine did not begin again
 
 

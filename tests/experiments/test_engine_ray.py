@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import os
 import threading
-import time
 from contextlib import nullcontext
 
 import pytest
@@ -14,23 +13,11 @@ from ebu.experiments import engine_ray
 from ebu.experiments.engine import run_trials
 from ebu.experiments.engine_local import LocalEngine
 from ebu.experiments.engine_ray import RayEngine, read_files, write_files
+from ebu.experiments.sweep import Sweep
 from ebu.experiments.trials import trial
-from tests.experiments.test_engine import TINY, mortal
+from tests.experiments.sweeps import gated, mortal, rows, rows_of, steps_by_the_clock, straight, sweep, tiny_trials, wait_for
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'episodic-backward-update[ray]'")
-
-
-def trials():
-    """Long enough to lose a node in their midst."""
-    cartpole = {**TINY, "steps": 3_000, "train_freq": 2, "eval_every": 1_000, "checkpoint_every": 250}
-    return [trial(algo, "CartPole-v1", 0, **cartpole) for algo in ("ebu", "dqn", "n-step")]
-
-
-@pytest.fixture(scope="module")
-def expected(tmp_path_factory):
-    """Rows by the local engine."""
-    folders = run_trials(trials(), tmp_path_factory.mktemp("local"), LocalEngine(workers=2))
-    return {folder.name: (folder / "metrics.jsonl").read_bytes() for folder in folders}
 
 
 @pytest.fixture(scope="module")
@@ -45,57 +32,81 @@ def cluster():
     made.shutdown()
 
 
-@pytest.fixture
-def second_node(cluster):
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_node_is_lost_and_no_trial_with_it(cluster, tmp_path):
+    """It is killed while a trial on each of two nodes waits beyond its first checkpoint. All finish, with the rows of the
+    local engine, and what was lost is taken up from its checkpoint.
+    """
+    gate, out = tmp_path / "gate", tmp_path / "out"
+    gate.mkdir()
+    trials = [gated(gate, seed) for seed in range(3)]
     node = cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
-    yield node
-    if node in cluster.list_all_nodes():
-        cluster.remove_node(node)
-
-
-def rows(folders):
-    return {folder.name: (folder / "metrics.jsonl").read_bytes() for folder in folders}
-
-
-def test_a_node_is_lost_and_no_trial_with_it(cluster, second_node, expected, tmp_path):
-    """Killed while a trial on each node has checkpoints: all finish, with the rows of the local engine."""
-    killed = []
 
     def kill():
-        while len({path.parents[1] for path in tmp_path.glob("trials/*/checkpoints/generation-*[0-9]")}) < 2:
-            time.sleep(0.01)
-        killed.extend(path.parent.name for path in tmp_path.glob("trials/*/checkpoints"))
-        cluster.remove_node(second_node, allow_graceful=False)
+        waiting = wait_for(lambda: found if len(found := list(gate.glob("waiting-*"))) == 2 else None, "both trials")
+        cluster.remove_node(node, allow_graceful=False)
+        wait_for(lambda: not all(is_alive(int(path.name.split("-")[1])) for path in waiting), "the lost worker's end")
+        (gate / "open").touch()
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    folders = run_trials(trials(), tmp_path, RayEngine())
-    killer.join(timeout=200)
+    folders = run_trials(trials, out, RayEngine())
+    killer.join()
     assert len(cluster.list_all_nodes()) == 1
-    assert rows(folders) == expected
-    sessions = {name: begun_at(tmp_path / "trials" / name) for name in killed}
-    assert any(len(found) > 1 for found in sessions.values()), "the node was lost too late"
-    for found in sessions.values():
-        assert all(step > TINY["log_every"] for step in found[1:])  # taken up from a checkpoint
-    assert not list(tmp_path.glob(".sweep-*"))
+    recorded = [steps_by_the_clock(folder) for folder in folders]
+    assert sum(steps.count(300) == 2 for steps in recorded) == 1  # lost after step 300 ...
+    assert all(steps.count(100) == 1 for steps in recorded)  # ... and taken up at 200, not at the beginning
+    assert rows(folders) == rows(run_trials(trials, tmp_path / "local", LocalEngine()))
+    assert not list(out.glob(".sweep-*"))
 
 
-def begun_at(folder):
-    """The first step of each session of a run."""
-    steps = [0, *(json.loads(line)["step"] for line in (folder / "timing.jsonl").open())]
-    seconds = [float("inf"), *(json.loads(line)["seconds"] for line in (folder / "timing.jsonl").open())]
-    return [now for now, clock, before in zip(steps[1:], seconds[1:], seconds) if clock < before]
+def test_rows_are_those_of_the_local_engine(cluster, quiet, tmp_path):
+    sweep(tmp_path, RayEngine())
+    assert rows_of(tmp_path) == rows_of(quiet)
+    for one in tiny_trials():
+        here, there = ({path.name for path in (out / "trials" / one.id).iterdir()} for out in (tmp_path, quiet))
+        assert here == there
 
 
-def test_nodes_that_do_not_see_the_folder_send_their_files_back(cluster, expected, tmp_path, monkeypatch):
+def test_nodes_that_do_not_see_the_folder_send_their_files_back(cluster, quiet, tmp_path, monkeypatch):
     """A node knows the folder by a file in it; here it looks for one that is not there."""
     monkeypatch.setattr(engine_ray, "_token", lambda out: nullcontext(out / "not-there"))
-    few = trials()[:1]
-    folders = run_trials(few, tmp_path / "out", RayEngine())
-    assert rows(folders) == {few[0].id: expected[few[0].id]}
-    names = {path.name for path in folders[0].iterdir()}
-    assert {"config.json", "versions.json", "metrics.jsonl", "timing.jsonl", "summary.json", "policy.ebu"} <= names
-    assert "checkpoints" not in names
+    one = tiny_trials()[2]
+    [folder] = run_trials([one], tmp_path, RayEngine())
+    assert rows([folder]).items() <= rows_of(quiet).items()
+    names = {path.name for path in folder.iterdir()}
+    assert names == {path.name for path in (quiet / "trials" / one.id).iterdir()} - {"lock"}
+
+
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_a_stopped_sweep_goes_on(shared, cluster, tmp_path, monkeypatch):
+    """What Ctrl-C sets in motion, without the signal: that would be pytest's."""
+    gate, out = tmp_path / "gate", tmp_path / "out"
+    gate.mkdir()
+    out.mkdir()
+    if not shared:
+        monkeypatch.setattr(engine_ray, "_token", lambda out: nullcontext(out / "not-there"))
+    one = gated(gate)
+    stopped = Sweep.of([one], out)
+
+    def stop():
+        wait_for(lambda: list(gate.glob("waiting-*")), "the trial")
+        stopped.stops += 1
+
+    threading.Thread(target=stop, daemon=True).start()
+    RayEngine().run(stopped)
+    assert [job.state for job in stopped.jobs] == ["stopped"]
+    (gate / "open").touch()
+    folders = run_trials([one], out, RayEngine())
+    assert steps_by_the_clock(folders[0]) == [100, 200, 300, 400, 500, 600, 600]  # the last one is the evaluation's
+    assert rows(folders) == straight(one, tmp_path / "straight")
 
 
 def test_workers_that_die_and_trials_that_fail(cluster, tmp_path, capsys):
@@ -105,29 +116,7 @@ def test_workers_that_die_and_trials_that_fail(cluster, tmp_path, capsys):
         run_trials([dying, bad], tmp_path, RayEngine())
     assert "there is no environment 'NoSuchThing-v0'" in capsys.readouterr().err
     assert len(list((tmp_path / "lives").iterdir())) == 1
-    [straight] = run_trials([dying], tmp_path / "straight", LocalEngine())
-    assert (tmp_path / "trials" / dying.id / "metrics.jsonl").read_bytes() == (straight / "metrics.jsonl").read_bytes()
-
-
-def test_a_stopped_sweep_goes_on(cluster, expected, tmp_path):
-    """What Ctrl-C sets in motion, without the signal: it would be pytest's."""
-    from ebu.experiments.sweep import Sweep
-
-    one = trials()[0]
-    sweep = Sweep.of([one], tmp_path)
-
-    def stop():
-        while not list(tmp_path.glob("trials/*/checkpoints/generation-*[0-9]")):
-            time.sleep(0.01)
-        sweep.stops += 1
-
-    threading.Thread(target=stop, daemon=True).start()
-    RayEngine().run(sweep)
-    assert [job.state for job in sweep.jobs] == ["stopped"]
-    assert 0 < sweep.jobs[0].step < 3_000
-    assert rows(run_trials([one], tmp_path, RayEngine())) == {one.id: expected[one.id]}
-    first, second = begun_at(tmp_path / "trials" / one.id)
-    assert second > first
+    assert rows([tmp_path / "trials" / dying.id]) == straight(dying, tmp_path / "straight")
 
 
 def test_files_travel_whole(tmp_path):
@@ -139,16 +128,15 @@ def test_files_travel_whole(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_started_here_gives_the_same_rows(expected, tmp_path):
-    if ray.is_initialized():
-        ray.shutdown()
-    assert rows(run_trials(trials(), tmp_path, RayEngine(workers=2))) == expected
+def test_a_cluster_started_here_gives_the_same_rows(quiet, tmp_path):
+    ray.shutdown()
+    sweep(tmp_path, RayEngine(workers=2))
+    assert rows_of(tmp_path) == rows_of(quiet)
     assert not ray.is_initialized()
 
 
 @pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path):
-    if ray.is_initialized():
-        ray.shutdown()
+    ray.shutdown()
     with pytest.raises(UserError, match="no Ray cluster answers"):
-        run_trials(trials(), tmp_path, RayEngine(address="127.0.0.1:1"))
+        sweep(tmp_path, RayEngine(address="127.0.0.1:1"))
