@@ -345,8 +345,9 @@ def explore(number, strategy, attempt):
     def one(drawn):
         ends[attempt(drawn)] += 1
 
+    start = time.perf_counter()
     one()
-    print(ends)
+    print(f"{sum(ends.values()):,} examples in {time.perf_counter() - start:.0f} s: {ends}", flush=True)
     return ends
 
 
@@ -388,11 +389,22 @@ def test_random_command_lines_about_runs_work_or_are_refused_in_one_line(trained
     assert ends["ran"] > 2 and ends["refused"] > 10
 
 
+# Ten thousand in all.
+
+
 @pytest.mark.slow
-def test_ten_thousand_random_settings_and_command_lines(trained, tmp_path):
-    start = time.perf_counter()
-    ends = [explore_settings(5_000), explore_commands(4_000, tmp_path), explore_others(1_000, trained, tmp_path)]
-    print(f"{sum(sum(e.values()) for e in ends):,} examples in {time.perf_counter() - start:.0f} s")
+def test_five_thousand_random_settings_train_or_are_refused_in_one_line():
+    explore_settings(5_000)
+
+
+@pytest.mark.slow
+def test_four_thousand_random_command_lines_train_or_are_refused_in_one_line(tmp_path):
+    explore_commands(4_000, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_thousand_random_command_lines_about_runs_work_or_are_refused_in_one_line(trained, tmp_path):
+    explore_others(1_000, trained, tmp_path)
 
 
 def test_every_setting_is_drawn():
