@@ -91,9 +91,14 @@ def build(item, out: Path):
         return made.run("quick", out)
 
 
+KEPT: list[tempfile.TemporaryDirectory] = []  # removed when Python ends
+
+
 @functools.cache
 def built(item) -> tuple[list, Path]:
     """The rows and the folder of an item that is built once for all tests that only look at it."""
-    out = Path(tempfile.mkdtemp(prefix=f"ebu-{item}-"))
+    folder = tempfile.TemporaryDirectory(prefix=f"ebu-{item}-")
+    KEPT.append(folder)
+    out = Path(folder.name)
     with contextlib.chdir(out):  # where there are no committed runs
         return build(item, out), out
