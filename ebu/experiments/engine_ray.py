@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import threading
 import time
@@ -29,6 +30,7 @@ from ebu.experiments.store import Store, address_of, copy_order
 from ebu.experiments.sweep import REFRESH_SECONDS, Job, Outcome, State, Sweep, look
 from ebu.training.lock import NAME as LOCK
 
+KNOCK_SECONDS = 10.0
 TELL_SECONDS = 1.0  # between reports of a trial
 BUSY_SECONDS = 1.0  # before a trial whose last holder is not quite gone is tried again
 OBJECT_STORE_BYTES = 256 << 20  # of a cluster started here, where almost nothing travels
@@ -71,15 +73,23 @@ class RayEngine:
         address = self.address or os.environ.get("RAY_ADDRESS", "")
         try:
             if address:
+                _knock(address)
                 ray.init(address=address, **quiet)
             else:
                 room = {"num_cpus": self.workers or cores(), "object_store_memory": OBJECT_STORE_BYTES}
                 ray.init(address="local", include_dashboard=False, **room, **quiet)
-        except (ConnectionError, TimeoutError) as error:
+        except OSError as error:
             words = f"no Ray cluster answers at {address or 'this machine'}"
             raise UserError(f"{words}; start one with `ray start --head`, or leave out --address") from error
         except (RuntimeError, ValueError) as error:
             raise UserError(f"Ray at {address or 'this machine'} cannot be used: {error}") from error
+
+
+def _knock(address: str) -> None:
+    """An OSError where nobody listens; Ray would try for minutes and then end the process."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
 
 
 @contextmanager

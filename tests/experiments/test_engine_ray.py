@@ -135,8 +135,7 @@ def test_a_cluster_started_here_gives_the_same_rows(quiet, tmp_path):
     assert not ray.is_initialized()
 
 
-@pytest.mark.slow
-def test_a_cluster_that_is_not_there_is_told_in_one_line(tmp_path):
-    ray.shutdown()
-    with pytest.raises(UserError, match="no Ray cluster answers"):
-        sweep(tmp_path, RayEngine(address="127.0.0.1:1"))
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_is_not_there_is_told_in_one_line(address, tmp_path):
+    with pytest.raises(UserError, match=f"no Ray cluster answers at {address}; start one"):
+        RayEngine(address=address)._connect(ray)
