@@ -142,7 +142,7 @@ class _Worker:
             self._process = _start()
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        with suppress(OSError):  # it may have died
+        with suppress(OSError, ValueError):  # it may have died, or have been asked to stop by now
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
         if stopping():  # asked while it was starting

@@ -39,9 +39,7 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
     try:
         if store is not None and not (path / "config.json").exists():
             store.pull(path)
-        if not (path / "config.json").exists():
-            RunFolder.create(path, config)
-        folder = RunFolder.open(path)
+        folder = _provide(path, config)
         with RunLock(path), folder.failures_told():
             if not folder.summary.exists():
                 _train(folder, config, store)
@@ -59,6 +57,17 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
         text = " ".join(str(error).split())
         known = isinstance(error, UserError | RunFailure)
         return Outcome("failed", text if known and text else f"{type(error).__name__}: {text}")
+
+
+def _provide(path: Path, config: Config) -> RunFolder:
+    """The trial's folder, made here unless it is there; another sweep may make it at this very moment."""
+    if not (path / "config.json").exists():
+        try:
+            return RunFolder.create(path, config)
+        except UserError:
+            if not (path / "config.json").exists():
+                raise
+    return RunFolder.open(path)
 
 
 def _train(folder: RunFolder, config: Config, store: Store | None) -> None:
@@ -91,7 +100,8 @@ def main() -> int:
             return 0
         child = os.fork()
         if child == 0:
-            _obey(order, answers)
+            with suppress(KeyboardInterrupt):  # asked to stop before it had begun
+                _obey(order, answers)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         _answer(answers, {"exit": os.waitstatus_to_exitcode(status)})

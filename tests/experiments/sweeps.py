@@ -9,7 +9,6 @@ from pathlib import Path
 from ebu.experiments.engine import run_trials
 from ebu.experiments.engine_local import LocalEngine
 from ebu.experiments.trials import trial
-from ebu.experiments.worker import carry_out
 from ebu.training.lock import Held, RunLock
 
 PATIENCE = 400  # seconds; the machines that run this are small and shared
@@ -52,6 +51,8 @@ def gated(folder, seed=0):
 
 def straight(one, folder):
     """The rows of a trial that is carried out here, in this process, without a break."""
+    from ebu.experiments.worker import carry_out  # with all of PyTorch, which a sweep's own process does not need
+
     assert carry_out(folder, one.config()).state == "finished"
     return {one.id: (folder / "metrics.jsonl").read_bytes()}
 

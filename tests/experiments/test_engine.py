@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ebu.config import to_json
 from ebu.errors import RunFailure, UserError
+from ebu.experiments import engine_local
 from ebu.experiments.engine import adopt_finished, make_engine, run_trials
 from ebu.experiments.engine_local import LocalEngine
 from ebu.experiments.sweep import Job, Sweep, duration, look
 from ebu.experiments.trials import trial
 from ebu.report.rows import read_run
+from ebu.training.runs import RunFolder
 from tests.experiments.sweeps import (
     PATIENCE,
     TINY,
@@ -126,7 +129,7 @@ def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, qui
         wait_for(lambda: is_free(folder), "the trial to stop")  # noqa: B023
     finished, half = states(tmp_path)
     assert len(finished) < len(tiny_trials()), words
-    sweep(tmp_path)
+    sweep(tmp_path, LocalEngine(workers=1))
     assert_continued(tmp_path, finished, half)
     assert rows_of(tmp_path) == rows_of(quiet)
 
@@ -140,6 +143,26 @@ def test_two_sweeps_in_one_folder_share_the_work(quiet, tmp_path):
     for one in tiny_trials():  # each step was taken once: a second session would write its rows again
         steps = steps_by_the_clock(tmp_path / "trials" / one.id)
         assert steps == sorted(steps)
+
+
+def test_of_two_sweeps_that_want_a_new_folder_at_once_one_comes_second(tmp_path, monkeypatch):
+    create = RunFolder.create
+
+    def create_second(path, config):
+        create(path, config)  # the other sweep's, in between
+        return create(path, config)
+
+    monkeypatch.setattr(RunFolder, "create", create_second)
+    few = tiny_trials()[3]
+    assert set(straight(few, tmp_path)) == {few.id}
+
+
+def test_a_worker_that_is_asked_to_stop_before_its_order_has_not_failed(tmp_path, monkeypatch):
+    process = engine_local._start()
+    process.stdin.close()
+    monkeypatch.setattr(engine_local, "_start", lambda: process)
+    order = {"path": str(tmp_path), "config": to_json(tiny_trials()[0].config()), "store": ""}
+    assert engine_local._Worker().attempt(order, stopping=lambda: True).state == "died"
 
 
 # ---------------------------------------------------------------------- trials that fail, processes that die

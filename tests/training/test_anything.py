@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import io
 import itertools
 import math
@@ -276,10 +277,15 @@ class Clock:
 
 
 def call(words):
-    """(exit code, standard error) of a command line."""
+    """(exit code, standard error) of a command line.
+
+    Without garbage collection, as in a process of its own there would be no garbage of earlier examples: a finaliser
+    whose error pytest reports while the options' docstrings are being parsed is a SystemError in Python 3.11.
+    """
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")  # as Python's own
     code = None
+    gc.disable()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), Clock():
             code = main(words)
@@ -287,6 +293,8 @@ def call(words):
         code = end.code or 0
     except KeyboardInterrupt:  # rung just before or after the command itself
         code = 130
+    finally:
+        gc.enable()
     err.flush()
     return code, err.buffer.getvalue().decode()
 
