@@ -128,6 +128,23 @@ def test_a_constant_gradient_in_single_precision_stays_finite(name, size):
     assert np.isfinite(history[-1]).all()
 
 
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(name):
+    config = LearnerConfig(optimizer_eps=0.01)
+    parameters, gradient = torch.zeros(1, 8), torch.zeros(1, 8)
+    gradient[:, :4] = 1.0
+    optimiser = OPTIMISERS[name](parameters, gradient, config)
+    for _ in range(20):
+        optimiser.step()
+    gradient.zero_()
+    for _ in range(5000):
+        optimiser.step()
+        for average in optimiser.state_dict().values():
+            if torch.is_tensor(average):
+                assert bool(((average == 0) | (average.abs() > torch.finfo(torch.float32).tiny)).all())
+    assert not optimiser.state_dict().get("mean", torch.zeros(1)).any()
+
+
 def test_the_names_lead_to_the_rules():
     expected = {"adam": Adam, "rmsprop": RMSProp, "deepmind-rmsprop": DeepMindRMSProp}
     assert expected == OPTIMISERS
