@@ -34,18 +34,33 @@ class Algorithm:
 
 # ---------------------------------------------------------------------- samplers
 
+MINIBATCHES_AHEAD = 8
+FEW_UPDATES = 100  # between copies of the target network: then what was drawn ahead would often be out of date
+
 
 def _episodes(config: Config) -> Sampler:
     return EpisodeSampler()
 
 
 def _transitions(config: Config) -> Sampler:
-    return TransitionSampler()
+    return TransitionSampler(minibatches=_minibatches_ahead(config))
+
+
+def _minibatches_ahead(config: Config) -> int:
+    """How many minibatches of single steps are drawn and given targets at once.
+
+    Between two copies of the target network a target does not depend on when it is computed, and many states go through
+    the network faster than a few. The original DQN draws 16 ahead. Where targets move with every update, one.
+    """
+    learner = config.learner
+    updates_between_copies = learner.target_update_interval * learner.gradient_steps // learner.train_freq
+    moves = learner.tau < 1.0 or config.target.double_q or updates_between_copies < FEW_UPDATES
+    return 1 if moves else MINIBATCHES_AHEAD
 
 
 def _n_steps(config: Config) -> Sampler:
     n = config.target.n_steps
-    return EpisodeSampler() if n == "episode" else TransitionSampler(n)
+    return EpisodeSampler() if n == "episode" else TransitionSampler(n, _minibatches_ahead(config))
 
 
 def _ranked(config: Config) -> Sampler:

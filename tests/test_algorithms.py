@@ -71,6 +71,23 @@ def test_impossible_settings_are_refused_before_training_in_one_line(algo, setti
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["dqn", "n-step"])
+@pytest.mark.parametrize(
+    ("settings", "ahead"),
+    [({}, 8), ({"tau": 0.5}, 1), ({"double_q": True}, 1), ({"target_update_interval": 40, "train_freq": 4}, 1)],
+    ids=str,
+)
+def test_single_steps_are_drawn_ahead_while_their_targets_stay_the_same(name, settings, ahead):
+    hard = {"tau": 1.0, "double_q": False, "target_update_interval": 2_000, "train_freq": 1}
+    agent = AGENTS[name]("CartPole-v1", batch_size=16, **{**QUICK, **hard, **settings})
+    loop, drawn = agent.loop, []
+    sample = loop.sampler.sample
+    loop.sampler.sample = lambda memory, wanted, rng: drawn.append(wanted) or sample(memory, wanted, rng)
+    agent.learn(180)
+    assert set(drawn) == {16 * ahead}
+    assert len(drawn) == -(-loop.updates // ahead)
+
+
 def test_prioritised_replay_scales_the_step_size_once():
     config = configure("per", "CartPole-v1", learning_rate=1e-3, priority_lr_scale=0.25)
     assert composition(config)["config"].learner.learning_rate == pytest.approx(2.5e-4)

@@ -2,7 +2,8 @@
 
 With the channels of a pixel side by side the library's convolutions are faster, the gradient of the first three times
 so; ``networks.py`` lays the kernels out accordingly. Writing out the chain rule spares autograd's bookkeeping and puts
-the largest gradient where it belongs without a copy. Tests hold this equal to the general path.
+the largest gradient where it belongs without a copy. Bytes are turned four at a time: a first convolution of stride 4 over
+an image is one of stride 1 over its squares of 4 × 4 pixels. Tests hold this equal to the general path.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from ebu.agent.stacked_mlp import is_linear_chain
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: weight, bias
+
+SQUARE = 4  # pixels; a row of a square is as many bytes as torch.int32 has
 
 
 class StackedImages(StackedNetwork):
@@ -66,19 +69,34 @@ class StackedImages(StackedNetwork):
     def _gradients(self) -> list[Weights]:
         return self._layers(self.gradient)
 
+    def _in_squares(self, images: Tensor) -> bool:
+        """Whether images of this kind are read in squares."""
+        *_, height, width = images.shape
+        sizes = (*self._weights[0][0][0].shape[2:], height, width)
+        return images.dtype == torch.uint8 and self._strides[0] == (SQUARE, SQUARE) and not any(n % SQUARE for n in sizes)
+
+    def _images(self, states: Tensor) -> Tensor:
+        """Bytes turned, then made floats: bytes are cheaper to move."""
+        turned = _squares(states.contiguous()) if self._in_squares(states) else _channels_last(states)
+        return turned.to(torch.float32)
+
     @torch.no_grad()
-    def _kernels(self, learner: int) -> list[Tensor]:
+    def _kernels(self, learner: int, images: Tensor) -> tuple[list[Tensor], list[tuple[int, ...]]]:
+        """Of each convolution, as these images want them: kernels and strides."""
         first, *others = (weight for weight, _ in self._weights[learner][: len(self._strides)])
-        return [first * self._scale, *others]
+        first = first * self._scale
+        if images.shape[1] == first.shape[1]:
+            return [first, *others], self._strides
+        return [_kernel_in_squares(first), *others], [(1, 1), *self._strides[1:]]
 
     # ------------------------------------------------------------------ values and their gradient
 
     def values(self, states: Tensor) -> Tensor:
-        images = _images(states)
+        images = self._images(states)
         return torch.stack([self._forward(learner, images)[-1] for learner in range(self.learners)])
 
     def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
-        images = _images(states)
+        images = self._images(states)
         layers = [self._forward(learner, images) for learner in range(self.learners)]
 
         def pullback(slope: Tensor) -> None:
@@ -89,7 +107,7 @@ class StackedImages(StackedNetwork):
 
     def state_values(self, learner: int) -> Callable[[Array], Array]:
         def values(state: Array) -> Array:
-            images = _images(torch.from_numpy(state).unsqueeze(0).to(self.device))
+            images = self._images(torch.from_numpy(state).unsqueeze(0).to(self.device))
             return self._forward(learner, images)[-1][0].numpy(force=True)
 
         return values
@@ -99,7 +117,7 @@ class StackedImages(StackedNetwork):
         """The input of each layer and last the output."""
         weights = self._weights[learner]
         layers = [images]
-        for kernel, (_, bias), stride in zip(self._kernels(learner), weights, self._strides):
+        for kernel, stride, (_, bias) in zip(*self._kernels(learner, images), weights):
             layers.append(torch.conv2d(layers[-1], kernel, bias, stride).relu_())
         layers[-1] = layers[-1].flatten(1)
         for weight, bias in weights[len(self._strides) : -1]:
@@ -111,7 +129,8 @@ class StackedImages(StackedNetwork):
     @torch.no_grad()
     def _backward(self, learner: int, layers: list[Tensor], slope: Tensor) -> None:
         """Write the gradient of one learner from ∂loss/∂output."""
-        weights, gradients, kernels = self._weights[learner], self._gradients[learner], self._kernels(learner)
+        weights, gradients = self._weights[learner], self._gradients[learner]
+        kernels, strides = self._kernels(learner, layers[0])
         for layer in range(len(weights) - 1, len(kernels) - 1, -1):
             weight_gradient, bias_gradient = gradients[layer]
             torch.mm(slope.t(), layers[layer], out=weight_gradient)
@@ -124,11 +143,13 @@ class StackedImages(StackedNetwork):
                 layers[layer],
                 kernels[layer],
                 [len(kernels[layer])],
-                self._strides[layer],
+                strides[layer],
                 *([0, 0], [1, 1], False, [0, 0], 1),  # padding, dilation, not transposed, output padding, groups
                 [layer > 0, True, True],  # nobody asks for the slope at the images
             )
-            gradients[layer][0].copy_(kernel_gradient if layer else kernel_gradient * self._scale)
+            if not layer:
+                kernel_gradient = _kernel_of_squares(kernel_gradient, gradients[0][0].shape) * self._scale
+            gradients[layer][0].copy_(kernel_gradient)
             gradients[layer][1].copy_(bias_gradient)
             slope = _before_relu(behind, layers[layer]) if layer else slope
 
@@ -141,9 +162,28 @@ class StackedImages(StackedNetwork):
         return _channels_last(slope.view(len(slope), len(kernel), height, width))
 
 
-def _images(states: Tensor) -> Tensor:
-    """Bytes turned, then made floats: bytes are cheaper to move."""
-    return _channels_last(states).to(torch.float32)
+def _squares(images: Tensor) -> Tensor:
+    """Bytes [B, C, H, W] → [B, C · 4 · 4, H / 4, W / 4], channels last: the pixels of a square side by side."""
+    batch, channels, height, width = images.shape
+    rows = images.view(torch.int32).view(batch, channels, height // SQUARE, SQUARE, width // SQUARE)
+    turned = rows.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8)
+    return turned.view(batch, height // SQUARE, width // SQUARE, channels * SQUARE * SQUARE).permute(0, 3, 1, 2)
+
+
+def _kernel_in_squares(kernel: Tensor) -> Tensor:
+    """[F, C, h, w] for pixels → [F, C · 4 · 4, h / 4, w / 4] for squares, channels last."""
+    filters, channels, height, width = kernel.shape
+    parts = kernel.view(filters, channels, height // SQUARE, SQUARE, width // SQUARE, SQUARE).permute(0, 2, 4, 1, 3, 5)
+    return parts.reshape(filters, height // SQUARE, width // SQUARE, channels * SQUARE * SQUARE).permute(0, 3, 1, 2)
+
+
+def _kernel_of_squares(kernel: Tensor, shape: torch.Size) -> Tensor:
+    """The way back to a kernel of this shape."""
+    filters, channels, height, width = shape
+    if kernel.shape == shape:
+        return kernel
+    parts = kernel.permute(0, 2, 3, 1).reshape(filters, height // SQUARE, width // SQUARE, channels, SQUARE, SQUARE)
+    return parts.permute(0, 3, 1, 4, 2, 5).reshape(shape)
 
 
 def _channels_last(images: Tensor) -> Tensor:

@@ -66,8 +66,9 @@ class EpisodeSampler(Stateless):
 class TransitionSampler(Stateless):
     """Single steps, uniformly over all stored steps; each with the ``length`` − 1 steps after it that a target needs."""
 
-    def __init__(self, length: int = 1) -> None:
+    def __init__(self, length: int = 1, minibatches: int = 1) -> None:
         self._length = length
+        self.minibatches = minibatches
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
         return steps_with_followers(memory, rng.integers(memory.first_step, memory.end_step, wanted), self._length)

@@ -62,6 +62,21 @@ def test_values_and_gradients_equal_those_of_autograd(network, learners):
     torch.testing.assert_close(fast.gradient, general.gradient, rtol=1e-4, atol=1e-6 * size)
 
 
+@pytest.mark.parametrize("size", [84, 82])
+def test_images_are_read_in_squares_where_these_fit(size):
+    skeleton, shape = nature()[0], (4, size, size)
+    fast = StackedImages(skeleton, 1, CPU)
+    assert fast._in_squares(states(2, shape)) == (size == 84)
+    assert not fast._in_squares(states(2, shape).float())
+
+
+def test_floats_go_through_the_network_of_bytes_unchanged():
+    skeleton, shape = nature()
+    fast, _ = pair(skeleton, 1)
+    x = states(3, shape)
+    torch.testing.assert_close(fast.values(x.float()), fast.values(x), rtol=1e-4, atol=1e-6)
+
+
 def test_the_same_input_gives_the_same_bits():
     skeleton, shape = nature()
     results = []
@@ -84,8 +99,9 @@ def test_values_of_one_state_follow_the_weights_as_they_change():
             network.parameters.mul_(1.5)
 
 
-def test_states_that_come_channels_last_are_read_as_they_look():
-    skeleton, shape = maze()
+@pytest.mark.parametrize("network", [nature, maze])
+def test_states_that_come_channels_last_are_read_as_they_look(network):
+    skeleton, shape = network()
     network, _ = pair(skeleton, 1)
     x = states(4, shape)
     turned = torch.from_numpy(np.ascontiguousarray(x.numpy().transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
