@@ -25,7 +25,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, float], int]] = {
     "nature": (
         {"env": "ALE/Breakout-v5", "preset": "paper"},
         {"ebu": 1.05, "per": 1.10, "retrace": 1.25, "optimality-tightening": 3.0, "adaptive-ebu": 12.0},
-        8,
+        25,  # 800 steps: two of the episodes whose targets are computed at once
     ),
 }
 EPISODES, EPISODE_STEPS = 12, 400
@@ -59,7 +59,7 @@ def learn(agent: Agent, updates: int) -> None:
 
 
 def filled_agent(name: str, settings: dict[str, Any], team: Team | None = None) -> Agent:
-    """An agent whose memory holds some episodes of noise; what is in them does not change the cost."""
+    """An agent whose memory holds some episodes: vectors of noise, or a still picture that changes a little at each step."""
     common = {"double_q": False, "batch_size": 32, "buffer_size": 10_000, "eval_every": 0, "seed": 0}
     agent = Agent.from_config(configure(name, **common, **settings), team=team)
     loop = agent.loop
@@ -68,7 +68,8 @@ def filled_agent(name: str, settings: dict[str, Any], team: Team | None = None) 
     spec = loop.observations.spec
     for _ in range(EPISODES):
         if spec.kind == "image":
-            frames = (rng.random((EPISODE_STEPS + 1, *spec.shape)) < 0.1).astype(np.uint8)
+            still = rng.random(spec.shape) < 0.1
+            frames = (still ^ (rng.random((EPISODE_STEPS + 1, *spec.shape)) < 0.01)).astype(np.uint8)
         else:
             frames = rng.normal(size=(EPISODE_STEPS + 1, *spec.shape)).astype(np.float32)
         loop.memory.add(
