@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.optim.adam import adam
 
 from ebu.config import LearnerConfig
@@ -107,6 +108,7 @@ class Adam(ElementwiseOptimiser):
             eps=self.eps,
             maximize=False,
         )
+        increment_version(self._block[0])  # which the fused form omits, and by which caches see that weights have changed
 
 
 OPTIMISERS: dict[str, type[ElementwiseOptimiser]] = {

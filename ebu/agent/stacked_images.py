@@ -21,6 +21,7 @@ from ebu.agent.stacked_mlp import is_linear_chain
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: weight, bias
+Kernels = tuple[list[Tensor], list[tuple[int, ...]]]  # and strides, of each convolution
 
 SQUARE = 4  # pixels; a row of a square is as many bytes as torch.int32 has
 
@@ -80,14 +81,26 @@ class StackedImages(StackedNetwork):
         turned = _squares(states.contiguous()) if self._in_squares(states) else _channels_last(states)
         return turned.to(torch.float32)
 
+    def _kernels(self, learner: int, images: Tensor) -> Kernels:
+        """Of each convolution, as these images want them; made anew when the weights have changed."""
+        version, kernels = self._prepared.get((learner, images.shape[1]), (-1, None))
+        if kernels is None or version != self.parameters._version:
+            version, kernels = self.parameters._version, self._prepare(learner, images)
+            self._prepared[learner, images.shape[1]] = version, kernels
+        return kernels
+
     @torch.no_grad()
-    def _kernels(self, learner: int, images: Tensor) -> tuple[list[Tensor], list[tuple[int, ...]]]:
-        """Of each convolution, as these images want them: kernels and strides."""
+    def _prepare(self, learner: int, images: Tensor) -> Kernels:
         first, *others = (weight for weight, _ in self._weights[learner][: len(self._strides)])
         first = first * self._scale
         if images.shape[1] == first.shape[1]:
             return [first, *others], self._strides
         return [_kernel_in_squares(first), *others], [(1, 1), *self._strides[1:]]
+
+    @cached_property
+    def _prepared(self) -> dict[tuple[int, int], tuple[int, Kernels]]:
+        """By learner and channels of the images: the version of the weights, and the kernels made from them."""
+        return {}
 
     # ------------------------------------------------------------------ values and their gradient
 

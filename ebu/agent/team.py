@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from ebu.errors import RunFailure, UserError
 
@@ -105,6 +106,7 @@ class Team:
         """One rank's tensor, written into everybody's."""
         with _connection():
             dist.broadcast(tensor, source)
+        increment_version(tensor)
         return tensor
 
     def send(self, tensor: Tensor, to: int) -> None:
@@ -115,6 +117,7 @@ class Team:
         """Written into this tensor, which has to be contiguous."""
         with _connection():
             dist.recv(tensor, source)
+        increment_version(tensor)  # caches made from it see that it has changed
         return tensor
 
     def gather(self, part: Tensor, shares: Sequence[range]) -> Tensor | None:

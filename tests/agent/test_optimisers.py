@@ -145,6 +145,15 @@ def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(nam
     assert not optimiser.state_dict().get("mean", torch.zeros(1)).any()
 
 
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_step_can_be_seen_in_the_version_of_the_weights(name):
+    parameters = torch.zeros(1, 8)
+    view = parameters[0, :3]
+    before = view._version
+    OPTIMISERS[name](parameters, torch.ones(1, 8), LearnerConfig()).step()
+    assert view._version > before and parameters._version > before
+
+
 def test_the_names_lead_to_the_rules():
     expected = {"adam": Adam, "rmsprop": RMSProp, "deepmind-rmsprop": DeepMindRMSProp}
     assert expected == OPTIMISERS
