@@ -82,6 +82,10 @@ def atari_runs() -> list[Run]:
     return [read_run(path) for path in find_runs([folder])] if folder.is_dir() and any(folder.rglob("config.json")) else []
 
 
+def preset_of(run: Run) -> str:
+    return str(run.settings.get("preset"))
+
+
 def by_algo(found: Iterable[Row]) -> dict[str, list[Row]]:
     grouped: dict[str, list[Row]] = {}
     for row in found:
@@ -105,25 +109,32 @@ def readme_lines() -> list[list[str]]:
             f"MNIST maze, {len(mazes)} mazes, 10,000 steps", "`ebu train`",
             f"EBU's greedy path is a shortest path in {solved} of {len(mazes)}",
         ])  # fmt: skip
-    lines += [[f"{game}, {frames} frames", "`ebu train --env …`", words] for game, frames, words in atari_words()]
+    lines += atari_lines()
     if cartpole := by_algo(rows("cartpole.jsonl")):
         means = ", ".join(f"{algo} {np.mean([row['last_five'] for row in found]):.0f}" for algo, found in cartpole.items())
         lines.append(["CartPole-v1, 50,000 steps, greedy return of at most 500", "`ebu train --env CartPole-v1`", means])
     return lines + paper_lines() + speed_lines()
 
 
-def atari_words() -> list[tuple[str, str, str]]:
-    """Game, frames, and the best tests of our methods beside the paper's at 10M frames."""
-    found = []
+def atari_lines() -> list[list[str]]:
+    """The best tests of our methods beside the paper's at 10M frames, by game, length and preset."""
     columns = scores.columns(atari_runs())
-    for game in dict.fromkeys(name for column in columns for name in column.scores):
-        for steps in sorted({column.steps for column in columns if game in column.scores}):
-            mine = [column for column in columns if column.steps == steps and game in column.scores]
-            ours = ", ".join(f"{column.method} {column.scores[game]:.1f}" for column in mine)
-            paper = ", ".join(f"{paper_scores(column.published)[game]:.1f}" for column in mine if column.published)
-            seeds = max(len(column.runs[game]) for column in mine)
-            found.append((game, atari.frames(steps), f"{ours} ({several(seeds, 'seed')}; the paper after 10M: {paper})"))
-    return found
+    cases = {(name, column.steps, column.preset) for column in columns for name in column.scores}
+    return [_atari_line(*case, columns) for case in sorted(cases)]
+
+
+def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Column]) -> list[str]:
+    mine = [column for column in columns if game in column.scores and (column.steps, column.preset) == (steps, preset)]
+    ours = ", ".join(f"{column.method} {column.scores[game]:.1f}" for column in mine)
+    paper = ", ".join(f"{paper_scores(column.published)[game]:.1f}" for column in mine if column.published)
+    seeds = max(len(column.runs[game]) for column in mine)
+    found = find_game(game)
+    return [
+        f"{game}, {atari.frames(steps)} frames, `{preset}` preset",
+        f"`ebu train --env {found.ale_id if found else game} --preset {preset} --steps {steps}`",
+        f"best test: {ours} ({several(seeds, 'seed')}; random play {found.random if found else 0:.1f}; "
+        f"the paper after 10M frames: {paper})",
+    ]
 
 
 def paper_lines() -> list[list[str]]:
@@ -260,13 +271,14 @@ def atari_part() -> list[str]:
     if not found:
         return []
     lines = []
-    for run in sorted(found, key=lambda run: (run.env, run.algo, run.seed)):
+    for run in sorted(found, key=lambda run: (run.env, preset_of(run), run.algo, run.seed)):
         game, tests = find_game(run.env), run.points("eval", "mean_reward")
         column = scores.columns([run])
         published = column[0].published if column else None
         q, came = (run.points("eval", name) for name in ("mean_q", "mean_discounted_return"))
         lines.append([
-            game.name if game else run.env, scores.method_of(run), str(run.seed), f"{run.step:,}", atari.frames(run.step),
+            game.name if game else run.env, preset_of(run), scores.method_of(run), str(run.seed), f"{run.step:,}",
+            atari.frames(run.step),
             f"{max(value for _, value in tests):.2f}" if tests else "–", f"{tests[-1][1]:.2f}" if tests else "–",
             f"{game.paper[published]:.2f}" if game and published else "–",
             f"{game.paper['nature_dqn_200M']:.2f}" if game else "–",
@@ -276,8 +288,8 @@ def atari_part() -> list[str]:
             "" if run.state == "finished" else run.state,
         ])  # fmt: skip
     header = (
-        "game", "method", "seed", "steps", "frames", "best test", "last test", "paper, 10M frames", "Nature DQN, 200M",
-        "random play", "Q / return at the end", "hours", "",
+        "game", "preset", "method", "seed", "steps", "frames", "best test", "last test", "paper, 10M frames",
+        "Nature DQN, 200M", "random play", "Q / return at the end", "hours", "",
     )  # fmt: skip
     return [
         "## Atari",
@@ -360,7 +372,7 @@ def atari_panels(most: int = 2) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, list[Run]]] = {}
     for run in atari_runs():
         if (game := find_game(run.env)) and run.points("eval", "mean_reward"):
-            found.setdefault(game.name, {}).setdefault(run.algo, []).append(run)
+            found.setdefault(f"{game.name} ({preset_of(run)})", {}).setdefault(run.algo, []).append(run)
     longest = sorted(found, key=lambda name: -max(run.step for runs in found[name].values() for run in runs))[:most]
     return {name: {algo: _mean_points(runs) for algo, runs in sorted(found[name].items())} for name in longest}
 
