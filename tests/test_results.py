@@ -56,8 +56,9 @@ def test_a_new_atari_run_joins_the_table_the_page_and_the_picture(copied):
             copied.ROOT / f"results/atari/Breakout-{algo}", algo, "ALE/Breakout-v5", scores, 250_000, preset="paper", seed=0
         )
         (run / "timing.jsonl").write_text('{"step": 750000, "seconds": 7200.0}\n')
-    assert "EBU (β=0.5) 20.0, Nature DQN 3.0 (1 seed; random play 1.7; the paper after 10M frames: 174.8, 28.4)" in copied.block()
-    assert "| Breakout, 3M frames, `paper` preset | `ebu train --env ALE/Breakout-v5 --preset paper --steps 750000` |" in copied.block()
+    table = copied.block()
+    assert "EBU (β=0.5) 20.0, Nature DQN 3.0 (1 seed; random play 1.7; the paper after 10M frames: 174.8, 28.4)" in table
+    assert "| Breakout, 3M frames, `paper` preset | `ebu train --env ALE/Breakout-v5 --preset paper --steps 750000` |" in table
     line = next(line for line in copied.page().splitlines() if line.startswith("| Breakout | paper | EBU (β=0.5)"))
     assert line.startswith("| Breakout | paper | EBU (β=0.5) | 0 | 750,000 | 3M | 20.00 | 10.00 | 174.76 | 401.20 | 1.7 |")
     assert "| 2.0 |" in line  # hours
