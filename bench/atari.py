@@ -1,7 +1,7 @@
 """The whole training loop on Atari against Stable-Baselines3's DQN and CleanRL's, and against bare arithmetic.
 
 Same network (Nature DQN's), batch 32, one update per 4 steps, Adam, frame skip 4, ε fixed to 0.1, two threads. Before the
-clock starts, each plays 6,000 steps with 1,250 updates: by then the averages of Adam are as in a long run, where those of
+clock starts, each plays 5,000 steps with 1,000 updates: by then the averages of Adam are as in a long run, where those of
 weights without gradient have shrunk to denormal numbers. Turns alternate, and each turn of ours is set against the same
 round's turns of the others.
 
@@ -30,7 +30,7 @@ GAMES = ("Pong", "Breakout")
 THREADS = 2
 EPSILON = 0.1
 BATCH, STEPS_PER_UPDATE = 32, 4
-SIZES = {"warm_up": 6_000, "turn": 200, "turns": 15}  # steps before the clock starts, steps in a turn, turns
+SIZES = {"warm_up": 5_000, "turn": 100, "turns": 40}  # steps before the clock starts, steps in a turn, turns
 QUICK = {"warm_up": 1_200, "turn": 40, "turns": 2}
 COMMON: dict[str, Any] = {
     "batch_size": BATCH,
