@@ -324,11 +324,19 @@ def items_part() -> list[str]:
             waiting.append(f"`{item}`")
             continue
         parts += [f"### {made.ITEM.title}", made.ITEM.claim, f"`ebu reproduce {item}`; rows in `{folder.relative_to(ROOT)}`."]
+        parts += budget_of(folder)
         parts += [f"![{made.ITEM.title}](../{path.relative_to(ROOT)})" for path in sorted(folder.glob("*.png"))]
         parts += tables_of(item, folder)
     if waiting:
         parts.append(f"No rows are committed for {', '.join(waiting)}: `ebu reproduce ITEM --budget quick` makes them.")
     return parts
+
+
+def budget_of(folder: Path) -> list[str]:
+    """What the rows leave out of the paper's experiment, as the item said when it made them."""
+    path = folder / "table.md"
+    paragraphs = path.read_text(encoding="utf-8").split("\n\n") if path.is_file() else []
+    return [paragraph.strip() for paragraph in paragraphs if paragraph.startswith("Budget ")]
 
 
 def tables_of(item: str, folder: Path) -> list[str]:

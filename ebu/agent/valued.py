@@ -16,6 +16,9 @@ from ebu.errors import Interrupted
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
+# Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
+# images it meets, a gigabyte for the episodes of a run on Atari.
+IMAGE_ROWS = 32
 
 
 class ValuedSpan:
@@ -66,5 +69,11 @@ class ValuedSpan:
             if self._should_stop():
                 raise Interrupted
             with torch.no_grad():
-                parts.append(network.values(self.tensor(self.span.states(part))))
+                values = network.values(self.tensor(self.span.states(self._padded(part))))
+                parts.append(values[:, : len(part)])
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _padded(self, rows: Array) -> Array:
+        """Images: the last one again, up to a number of them that comes often."""
+        missing = -len(rows) % IMAGE_ROWS if self.span.frames.ndim > 2 else 0
+        return np.pad(rows, (0, missing), mode="edge") if missing else rows

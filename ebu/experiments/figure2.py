@@ -153,7 +153,7 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
         mine = [row for row in curves if World(row["wall_density"], row["slip"]) == world]
         _panel(ax, mine, steps)
         plots.title(ax, world.title)
-        plots.legend(ax, loc="upper right")
+        plots.legend(ax, loc="lower left")
     for ax in axes[len(worlds) :]:
         ax.set_axis_off()
     plots.save(figure, out, ITEM.name)
