@@ -114,6 +114,9 @@ def test_two_ranks_train_as_one_process_does(team, world):
     assert_same_rows(rows, expected)
     ours, theirs = together.loop.learner.state_dict(), alone.loop.learner.state_dict()
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    if world == "multilayer perceptron":  # stacked matrix products treat each learner alike, however many there are
+        assert rows == expected
+        assert torch.equal(ours["online"]["parameters"], theirs["online"]["parameters"])
 
 
 def test_learners_begin_with_the_weights_of_one_process(team):

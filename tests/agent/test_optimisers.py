@@ -35,7 +35,9 @@ def optimise(name, config, series, dtype=torch.float64):
     return np.stack(history)
 
 
-def test_adam_equals_pytorch_s():
+@pytest.mark.parametrize("fused_from", [1, 10**9])
+def test_adam_equals_pytorch_s(fused_from, monkeypatch):
+    monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
     config = LearnerConfig(learning_rate=3e-3, optimizer_eps=1e-6)
     reference = torch.nn.Parameter(torch.from_numpy(start()))
     adam = torch.optim.Adam([reference], lr=3e-3, betas=(0.9, 0.999), eps=1e-6)
@@ -94,8 +96,10 @@ def test_no_learner_sees_another(name):
     assert not np.array_equal(together[:, 1], apart[:, 1])
 
 
+@pytest.mark.parametrize("fused_from", [1, 10**9])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_a_restored_optimiser_goes_on_as_if_never_stopped(name):
+def test_a_restored_optimiser_goes_on_as_if_never_stopped(name, fused_from, monkeypatch):
+    monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
     config, series = LearnerConfig(optimizer_eps=0.01), gradients()
     straight = optimise(name, config, series)[-1]
     parameters = torch.from_numpy(start())
@@ -128,8 +132,10 @@ def test_a_constant_gradient_in_single_precision_stays_finite(name, size):
     assert np.isfinite(history[-1]).all()
 
 
+@pytest.mark.parametrize("fused_from", [1, 10**9])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(name):
+def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(name, fused_from, monkeypatch):
+    monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
     config = LearnerConfig(optimizer_eps=0.01)
     parameters, gradient = torch.zeros(1, 8), torch.zeros(1, 8)
     gradient[:, :4] = 1.0
@@ -145,8 +151,10 @@ def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(nam
     assert not optimiser.state_dict().get("mean", torch.zeros(1)).any()
 
 
+@pytest.mark.parametrize("fused_from", [1, 10**9])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_a_step_can_be_seen_in_the_version_of_the_weights(name):
+def test_a_step_can_be_seen_in_the_version_of_the_weights(name, fused_from, monkeypatch):
+    monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
     parameters = torch.zeros(1, 8)
     view = parameters[0, :3]
     before = view._version
