@@ -74,17 +74,24 @@ def test_impossible_settings_are_refused_before_training_in_one_line(algo, setti
 @pytest.mark.parametrize("name", ["dqn", "n-step"])
 @pytest.mark.parametrize(
     ("settings", "ahead"),
-    [({}, 8), ({"tau": 0.5}, 1), ({"double_q": True}, 1), ({"target_update_interval": 40, "train_freq": 4}, 1)],
+    [
+        ({}, 8),
+        ({"stack": 1}, 1),
+        ({"tau": 0.5}, 1),
+        ({"double_q": True}, 1),
+        ({"target_update_interval": 40, "train_freq": 4}, 1),
+    ],
     ids=str,
 )
 def test_single_steps_are_drawn_ahead_while_their_targets_stay_the_same(name, settings, ahead):
-    hard = {"tau": 1.0, "double_q": False, "target_update_interval": 2_000, "train_freq": 1}
-    agent = AGENTS[name]("CartPole-v1", batch_size=16, **{**QUICK, **hard, **settings})
+    hard = {"tau": 1.0, "double_q": False, "target_update_interval": 2_000, "train_freq": 1, "stack": 2}
+    maze = {"env_args": ("size=3", "wall_density=0.0", "max_episode_steps=20"), "network": "minatar", "batch_size": 4}
+    agent = AGENTS[name]("maze", preset="quick", **{**QUICK, **maze, **hard, **settings})
     loop, drawn = agent.loop, []
     sample = loop.sampler.sample
     loop.sampler.sample = lambda memory, wanted, rng: drawn.append(wanted) or sample(memory, wanted, rng)
-    agent.learn(180)
-    assert set(drawn) == {16 * ahead}
+    agent.learn(160)
+    assert loop.updates > 10 and set(drawn) == {4 * ahead}
     assert len(drawn) == -(-loop.updates // ahead)
 
 
