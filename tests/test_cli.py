@@ -325,6 +325,14 @@ def test_debug_shows_the_traceback(capsys):
         ebu_("tarin --debug")
 
 
+@pytest.mark.parametrize("name", ["x" * 400, "y" * 400 + "/run", "a\0b"], ids=["long", "long folder", "null"])
+@pytest.mark.parametrize("command", ["eval", "play", "resume", "verify", "report"])
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(command, name, capsys):
+    assert main([command, name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ebu: ") and "traceback" not in line
+
+
 def test_an_interruption_is_one_line(monkeypatch, capsys):
     def interrupted(arguments):
         raise KeyboardInterrupt

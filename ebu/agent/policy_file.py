@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def save_policy(path: Path, policy: SavedPolicy) -> None:
 
 def load_policy(path: Path) -> SavedPolicy:
     """The policy in a file, or a UserError that says what is wrong with the file."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # which takes names that no file can have, too
         raise UserError(f"there is no file {path}")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,7 +80,7 @@ def play_run(arguments: list[str]) -> int:
     require(args, episodes=1, fps=0, max_steps=1)
     if args.record is not None and args.record.suffix not in (".mp4", ".gif"):
         raise UserError(f"--record takes a file ending in .mp4 or .gif, got {args.record}")
-    if args.record is not None and not args.record.absolute().parent.is_dir():
+    if args.record is not None and not os.path.isdir(args.record.absolute().parent):
         raise UserError(f"there is no folder {args.record.parent} to record into")
     agent = open_agent(args.run, args.device)
     mode = "rgb_array" if args.record else "ansi"
@@ -144,7 +145,7 @@ def write_film(path: Path, frames: list[Any], fps: int) -> None:
 
 def open_agent(path: Path, device: str) -> Agent:
     """The agent of a run folder or a policy file."""
-    if path.is_dir():
+    if os.path.isdir(path):  # which takes names that no file can have, too
         folder = RunFolder.open(path)
         if not folder.policy.is_file():
             raise UserError(f"{path} has no policy yet (no {folder.policy.name}): the run has not finished")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,12 +75,14 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     """The run folders among ``paths`` and, for a folder that is none itself, everywhere below it."""
     found: dict[Path, None] = {}
     for path in paths:
-        if (path / "config.json").is_file():
+        if os.path.isfile(path / "config.json"):  # which takes names that no file can have, too
             below = [path]
+        elif not os.path.isdir(path):
+            below = []
         else:
             below = sorted(config.parent for config in path.rglob("config.json"))
         if not below:
-            what = "has no run in it" if path.is_dir() else "does not exist"
+            what = "has no run in it" if os.path.isdir(path) else "does not exist"
             raise UserError(f"{path} {what}; name run folders as `ebu train --run DIR` writes them, or a folder of such")
         found.update(dict.fromkeys(below))
     return list(found)
