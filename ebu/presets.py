@@ -133,9 +133,8 @@ PRESETS["atari"] = {
         "initialisation": "he",
         "random_first_actions": 4,
     },
-    # A first look in about half an hour on a laptop. After the 50,000 updates of a million frames
-    # Nature's optimiser has hardly begun (it divides by at least √0.01, and the gradients of a new network are far
-    # smaller); Adam has by 10,000.
+    # A first look in about half an hour on a laptop. After the 50,000 updates of a million frames Nature's optimiser has
+    # hardly begun (it divides by at least √0.01, and the gradients of a new network are far smaller); Adam has by 10,000.
     "quick": _ATARI_PAPER
     | {
         "steps": 200_000,

@@ -9,6 +9,8 @@ import torch
 from gymnasium import spaces
 from hypothesis import settings
 
+from ebu.cli import main
+
 # The machines that run this are small and shared: no deadline per example, and the same examples every time.
 settings.register_profile("ebu", deadline=None, derandomize=True, database=None)
 settings.load_profile("ebu")
@@ -83,6 +85,11 @@ class Script(gymnasium.Env):
         self.time += 1
         over = self.time == len(self.rewards)
         return self.frames[self.time], reward, over and self.terminated, over and not self.terminated, {}
+
+
+def ebu_(line, *more):
+    """The exit code of a command line, given as one would type it; what has spaces in it comes after."""
+    return main([*line.split(), *map(str, more)])
 
 
 def random_pictures(rng, count, shape=(84, 84), channels=1):

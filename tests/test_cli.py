@@ -16,15 +16,11 @@ from PIL import Image
 import ebu
 from ebu.cli import COMMANDS, main
 from ebu.config import field_names, from_json
-from tests.conftest import Corridor, Script
+from tests.conftest import Corridor, Script, ebu_
 
 SMALL = "--learning-starts 50 --eval-every 100 --eval-episodes 2 --log-every 50 --hidden-sizes 16 --batch-size 16"
 CARTPOLE = f"train --env CartPole-v1 --steps 250 {SMALL}"
 MAZE = f"train --steps 200 {SMALL} --env-args size=4 cap=40 redraw_digits=false"
-
-
-def ebu_(line, *more):
-    return main([*line.split(), *map(str, more)])
 
 
 @pytest.fixture(scope="module")

@@ -42,8 +42,7 @@ class SavedPolicy:
 
     def place(self, device: torch.device) -> StackedNetwork:
         """The network with these weights."""
-        skeleton = self.skeleton
-        network = stacked(skeleton, 1, device)
+        network = stacked(self.skeleton, 1, device)
         network.load_named_tensors(self.tensors)
         return network
 

@@ -213,8 +213,8 @@ def reduced(budget: str, settings: dict[str, Any], trials: Sequence[Trial]) -> s
             "methods. This shows that everything runs; nobody has learned to play yet."
         )
     return words + (
-        "; memory, exploration, target copies and synchronisation shortened with it (the quick preset), 5 test episodes "
-        "instead of 30. The same for all methods. Too short to confirm or refute the paper's numbers."
+        "; memory, exploration, target copies and synchronisation shortened with it, Adam as optimiser (the quick preset), "
+        "5 test episodes instead of 30. The same for all methods. Too short to confirm or refute the paper's numbers."
     )
 
 
