@@ -16,6 +16,8 @@ from ebu.errors import Interrupted
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
+# Images: the floats of twice as many are more than the allocator keeps, and every pass would ask for them anew.
+FORWARD_IMAGES = 256
 # Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
 # images it meets, a gigabyte for the episodes of a run on Atari.
 IMAGE_ROWS = 32
@@ -44,6 +46,10 @@ class ValuedSpan:
     def tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self._device)
 
+    @property
+    def _has_images(self) -> bool:
+        return self.span.frames.ndim > 2
+
     @cached_property
     def target_next(self) -> Tensor:
         """Q̂(S_{t+1}, ·; θ⁻), [K, N, A]."""
@@ -65,7 +71,8 @@ class ValuedSpan:
 
     def _values(self, network: StackedNetwork | DistributedNetwork, rows: Array) -> Tensor:
         parts = []
-        for part in np.split(rows, range(FORWARD_ROWS, len(rows), FORWARD_ROWS)):
+        at_once = FORWARD_IMAGES if self._has_images else FORWARD_ROWS
+        for part in np.split(rows, range(at_once, len(rows), at_once)):
             if self._should_stop():
                 raise Interrupted
             with torch.no_grad():
@@ -75,5 +82,5 @@ class ValuedSpan:
 
     def _padded(self, rows: Array) -> Array:
         """Images: the last one again, up to a number of them that comes often."""
-        missing = -len(rows) % IMAGE_ROWS if self.span.frames.ndim > 2 else 0
+        missing = -len(rows) % IMAGE_ROWS if self._has_images else 0
         return np.pad(rows, (0, missing), mode="edge") if missing else rows

@@ -56,14 +56,22 @@ def merge_rgb(previous: Bytes, current: Bytes, merging: Merging = "rgb") -> Byte
 
 
 class MergeIndexed:
-    """``merge_rgb`` for screens of NTSC palette bytes [H, W]: looked up by pairs of colours instead of computed."""
+    """``merge_rgb`` for screens of NTSC palette bytes [H, W]: looked up instead of computed.
+
+    Most pixels have the same colour in both frames, which a table of 256 answers; the others are looked up in pairs.
+    """
 
     def __init__(self, merging: Merging = "rgb") -> None:
-        self._pairs = merge_rgb(NTSC[:, None], NTSC[None, :], merging).ravel()  # [256 · 256]
+        self._pairs = merge_rgb(NTSC[:, None], NTSC[None, :], merging)  # [256, 256]
+        self._single = self._pairs.diagonal().tobytes()
 
     def __call__(self, previous: Bytes, current: Bytes) -> Bytes:
-        pairs = (previous.astype(np.uint16) << 8) | current
-        return self._pairs.take(pairs, mode="clip")  # every pair is in the table; "clip" spares NumPy the check
+        merged = np.frombuffer(bytearray(current).translate(self._single), np.uint8)
+        before, after = previous.ravel(), current.ravel()
+        changed = np.flatnonzero(before != after)
+        if len(changed):
+            merged[changed] = self._pairs[before[changed], after[changed]]
+        return merged.reshape(current.shape)
 
 
 def bilinear_weights(source: int, target: int) -> NDArray[np.int64]:

@@ -88,13 +88,17 @@ def test_the_same_input_gives_the_same_bits():
     assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
 
 
-def test_values_of_one_state_follow_the_weights_as_they_change():
-    skeleton, shape = nature()
+@pytest.mark.parametrize("network", [nature, maze, oblong])
+def test_values_of_one_state_follow_the_weights_as_they_change(network):
+    skeleton, shape = network()
     fast, general = pair(skeleton, 2)
-    quick, plain = fast.state_values(1), general.state_values(1)
+    by_patches, by_convolution, plain = fast.state_values(1), fast._state_values_by_convolution(1), general.state_values(1)
     x = states(1, shape)[0].numpy()
     for _ in range(2):
-        np.testing.assert_allclose(quick(x), plain(x), rtol=1e-5, atol=1e-6)
+        expected = plain(x)
+        size = abs(expected).max()
+        np.testing.assert_allclose(by_patches(x), expected, rtol=1e-5, atol=1e-6 * size)
+        np.testing.assert_allclose(by_convolution(x), expected, rtol=1e-5, atol=1e-6 * size)
         for network in (fast, general):
             network.parameters.mul_(1.5)
 
