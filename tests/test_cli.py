@@ -306,14 +306,22 @@ def test_a_folder_that_holds_a_run_is_refused(cartpole, capsys):
     assert {path: path.read_bytes() for path in cartpole.rglob("*") if path.is_file()} == before
 
 
-def test_a_missing_extra_is_one_line(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "line, library, extra",
+    [
+        ("train --env MinAtar/Breakout-v1", "minatar", "minatar"),
+        ("play /nowhere --record film.gif", "imageio", "video"),  # before the run is opened and played
+        ("play /nowhere --record film.mp4", "imageio_ffmpeg", "video"),
+    ],
+)
+def test_a_missing_extra_is_one_line(line, library, extra, monkeypatch, capsys):
     import importlib.util
 
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *rest: None if n == "minatar" else real(n, *rest))
-    assert ebu_("train --env MinAtar/Breakout-v1") == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "pip install 'episodic-backward-update[minatar]'" in line
+    monkeypatch.setattr(importlib.util, "find_spec", lambda n, *rest: None if n == library else real(n, *rest))
+    assert ebu_(line) == 2
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"pip install 'episodic-backward-update[{extra}]'" in told
 
 
 def test_debug_shows_the_traceback(capsys):

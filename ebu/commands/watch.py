@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,8 @@ def play_run(arguments: list[str]) -> int:
         raise UserError(f"--record takes a file ending in .mp4 or .gif, got {args.record}")
     if args.record is not None and not os.path.isdir(args.record.absolute().parent):
         raise UserError(f"there is no folder {args.record.parent} to record into")
+    if args.record is not None:
+        require_film_library()
     agent = open_agent(args.run, args.device)
     mode = "rgb_array" if args.record else "ansi"
     offered = agent.env.metadata.get("render_modes", [])
@@ -96,7 +99,7 @@ def play_run(arguments: list[str]) -> int:
         print(f"episode {episode + 1}: score {score:.6g} in {len(shown) - 1} steps")
         if not args.record:
             print(shown[-1])
-    if args.record:
+    if args.record is not None:
         fps = args.fps or int(env.metadata.get("render_fps") or 15)
         write_film(args.record, frames, fps)
         print(f"wrote {args.record}: {len(frames)} pictures at {fps} per second")
@@ -129,11 +132,15 @@ def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tupl
     return shown, score
 
 
+def require_film_library() -> None:
+    """Refuse before anything is played."""
+    if any(importlib.util.find_spec(library) is None for library in ("imageio", "imageio_ffmpeg")):
+        raise UserError("recording needs an extra: pip install 'episodic-backward-update[video]'")
+
+
 def write_film(path: Path, frames: list[Any], fps: int) -> None:
-    try:
-        import imageio.v3 as imageio
-    except ImportError:
-        raise UserError("recording needs an extra: pip install 'episodic-backward-update[video]'") from None
+    import imageio.v3 as imageio
+
     pictures = np.stack([np.asarray(frame, np.uint8) for frame in frames])
     if path.suffix == ".gif":
         imageio.imwrite(path, pictures, duration=1000 / fps, loop=0)
