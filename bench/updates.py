@@ -29,6 +29,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, float], int]] = {
     ),
 }
 EPISODES, EPISODE_STEPS = 12, 400
+TURNS = 15
 
 
 def run() -> list[dict[str, Any]]:
@@ -38,7 +39,7 @@ def run() -> list[dict[str, Any]]:
         agents = {name: filled_agent(name, settings) for name in ("dqn", *limits)}
         seconds = interleave(
             {name: lambda a=agent, n=updates: learn(a, n) for name, agent in agents.items()},  # type: ignore[misc]
-            turns=5,
+            turns=TURNS,
         )
         for name, limit in limits.items():
             rows.append(
