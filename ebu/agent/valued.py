@@ -16,8 +16,7 @@ from ebu.errors import Interrupted
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
-# Images: the floats of twice as many are more than the allocator keeps, and every pass would ask for them anew.
-FORWARD_IMAGES = 256
+FORWARD_IMAGES = 128  # their floats, and what the first convolution makes of them, stay near the processor
 # Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
 # images it meets, a gigabyte for the episodes of a run on Atari.
 IMAGE_ROWS = 32

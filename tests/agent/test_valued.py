@@ -26,7 +26,7 @@ def loop():
     return loop
 
 
-@pytest.mark.parametrize("rows_at_most", [256, 64])
+@pytest.mark.parametrize("rows_at_most", [128, 64])
 @pytest.mark.parametrize("number", range(5))
 def test_images_are_valued_in_multiples_of_some_and_as_they_are(loop, number, rows_at_most, monkeypatch):
     monkeypatch.setattr("ebu.agent.valued.FORWARD_IMAGES", rows_at_most)
