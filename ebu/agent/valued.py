@@ -16,7 +16,7 @@ from ebu.errors import Interrupted
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
-FORWARD_IMAGES = 128  # their floats, and what the first convolution makes of them, stay near the processor
+FORWARD_IMAGES_ON_CPU = 128  # their floats, and what the first convolution makes of them, stay in its caches
 # Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
 # images it meets, a gigabyte for the episodes of a run on Atari.
 IMAGE_ROWS = 32
@@ -70,7 +70,7 @@ class ValuedSpan:
 
     def _values(self, network: StackedNetwork | DistributedNetwork, rows: Array) -> Tensor:
         parts = []
-        at_once = FORWARD_IMAGES if self._has_images else FORWARD_ROWS
+        at_once = FORWARD_IMAGES_ON_CPU if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
         for part in np.split(rows, range(at_once, len(rows), at_once)):
             if self._should_stop():
                 raise Interrupted
