@@ -158,11 +158,7 @@ class StackedImages(StackedNetwork):
             matrix = kernel.permute(0, 2, 3, 1).flatten(1).t()
             maps = torch.addmm(bias, patches.reshape(-1, len(matrix)), matrix).relu_()
             here = maps.view(*patches.shape[:2], len(kernel))
-        features = here.permute(2, 0, 1).reshape(1, -1)
-        for weight, bias in weights[len(kernels) : -1]:
-            features = torch.addmm(bias, features, weight.t()).relu_()
-        weight, bias = weights[-1]
-        return torch.addmm(bias, features, weight.t())[0]
+        return _linear(here.permute(2, 0, 1).reshape(1, -1), weights[len(kernels) :])[-1][0]
 
     @torch.no_grad()
     def _forward(self, learner: int, images: Tensor) -> list[Tensor]:
@@ -172,12 +168,7 @@ class StackedImages(StackedNetwork):
         for kernel, stride, (_, bias) in zip(*self._kernels(learner, images), weights):
             layers.append(torch.conv2d(layers[-1], kernel, bias, stride).relu_())
         layers[-1] = layers[-1].flatten(1)
-        for weight, bias in weights[len(self._strides) : -1]:
-            by_columns = torch.addmm(bias.unsqueeze(1), weight, layers[-1].t())  # faster for a minibatch than by rows
-            layers.append(by_columns.relu_().t())
-        weight, bias = weights[-1]
-        layers.append(torch.addmm(bias, layers[-1], weight.t()))
-        return layers
+        return layers + _linear(layers[-1], weights[len(self._strides) :])
 
     @torch.no_grad()
     def _backward(self, learner: int, layers: list[Tensor], slope: Tensor) -> None:
@@ -214,6 +205,15 @@ class StackedImages(StackedNetwork):
             for size, extent, stride in zip(inputs.shape[2:], kernel.shape[2:], self._strides[-1])
         )
         return _channels_last(slope.view(len(slope), len(kernel), height, width))
+
+
+def _linear(inputs: Tensor, weights: Weights) -> list[Tensor]:
+    """The output of each linear layer, ReLU between; by columns, which for a minibatch is faster than by rows."""
+    outputs = [inputs]
+    for weight, bias in weights[:-1]:
+        outputs.append(torch.addmm(bias.unsqueeze(1), weight, outputs[-1].t()).relu_().t())
+    weight, bias = weights[-1]
+    return [*outputs[1:], torch.addmm(bias, outputs[-1], weight.t())]
 
 
 def _squares(images: Tensor) -> Tensor:

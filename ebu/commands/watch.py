@@ -79,12 +79,8 @@ def evaluate_run(arguments: list[str]) -> int:
 def play_run(arguments: list[str]) -> int:
     args = parse(PlayArguments, arguments, "ebu play")
     require(args, episodes=1, fps=0, max_steps=1)
-    if args.record is not None and args.record.suffix not in (".mp4", ".gif"):
-        raise UserError(f"--record takes a file ending in .mp4 or .gif, got {args.record}")
-    if args.record is not None and not os.path.isdir(args.record.absolute().parent):
-        raise UserError(f"there is no folder {args.record.parent} to record into")
     if args.record is not None:
-        require_film_library()
+        require_film(args.record)
     agent = open_agent(args.run, args.device)
     mode = "rgb_array" if args.record else "ansi"
     offered = agent.env.metadata.get("render_modes", [])
@@ -132,8 +128,12 @@ def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tupl
     return shown, score
 
 
-def require_film_library() -> None:
-    """Refuse before anything is played."""
+def require_film(path: Path) -> None:
+    """Refuse a film that could not be written, before anything is played."""
+    if path.suffix not in (".mp4", ".gif"):
+        raise UserError(f"--record takes a file ending in .mp4 or .gif, got {path}")
+    if not os.path.isdir(path.absolute().parent):
+        raise UserError(f"there is no folder {path.parent} to record into")
     if any(importlib.util.find_spec(library) is None for library in ("imageio", "imageio_ffmpeg")):
         raise UserError("recording needs an extra: pip install 'episodic-backward-update[video]'")
 
