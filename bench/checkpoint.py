@@ -18,9 +18,9 @@ from typing import Any
 import ebu
 from ebu.config import Config
 from ebu.presets import configure
-from ebu.training.checkpoints import CheckpointStore
-from ebu.training.runs import RunFolder
-from ebu.training.session import Session
+from ebu.storage.checkpoints import CheckpointStore
+from ebu.storage.run_folder import RunFolder
+from ebu.training.trainer import Session
 
 STORED, LEARNED = 200_000, 400  # steps before learning starts, and steps over which its speed is measured
 MEGABYTES, SECONDS, SHARE = 100.0, 2.0, 0.02  # what is promised

@@ -17,15 +17,15 @@ import torch
 
 from bench.timing import interleave, repeat
 from bench.updates import CASES, filled_agent, learn
-from ebu.agent.team import Team
+from ebu.distributed.processes import Team
 
 SETTINGS = CASES["nature"][0]
 UPDATES, FETCHES = 4, 4
 AT_MOST = 1.1  # two ranks over one process, both on two cores
 WORKER = """
 import sys
-from ebu.agent.distributed import work
-from ebu.agent.team import Team
+from ebu.distributed.learner import work
+from ebu.distributed.processes import Team
 with Team(1, 2, 1, 2) as team:
     sys.exit(work(team))
 """

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.timing import interleave
-from ebu.experiments.engine import run_trials
-from ebu.experiments.engine_local import ONE_THREAD, LocalEngine
-from ebu.experiments.trials import trial
+from ebu.experiments.sweeps.engine import run_trials
+from ebu.experiments.sweeps.local_engine import ONE_THREAD, LocalEngine
+from ebu.experiments.sweeps.trials import trial
 
 TOGETHER = 2
 SETTINGS: dict[str, Any] = {"steps": 12_000, "eval_every": 3_000}

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from bench.timing import interleave
-from ebu.agent.team import Team
 from ebu.api import Agent
+from ebu.distributed.processes import Team
 from ebu.presets import configure
 from ebu.types import Episode
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ebu import targets
-from ebu.agent.valued import ValuedSpan
 from ebu.config import Config, override
 from ebu.errors import UserError
-from ebu.memory.ranks import RankSampler
+from ebu.learning.span_values import SpanValues
+from ebu.memory.priorities import PrioritySampler
 from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler, WindowSampler
 from ebu.types import Targets
 
-Rule = Callable[[ValuedSpan], Targets]
+Rule = Callable[[SpanValues], Targets]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _n_steps(config: Config) -> Sampler:
 
 def _ranked(config: Config) -> Sampler:
     memory = config.memory
-    return RankSampler(memory.priority_alpha, memory.priority_beta, memory.priority_sort_interval)
+    return PrioritySampler(memory.priority_alpha, memory.priority_beta, memory.priority_sort_interval)
 
 
 def _windows(config: Config) -> Sampler:
@@ -79,7 +79,7 @@ def _backward(betas: Callable[[Config], float | tuple[float, ...]]) -> Callable[
     def make(config: Config) -> Rule:
         beta = torch.tensor(betas(config))
 
-        def rule(s: ValuedSpan) -> Targets:
+        def rule(s: SpanValues) -> Targets:
             if config.target.double_q:
                 tables = (s.target_next, s.online_next)
                 return Targets(targets.double_backward(s.rewards, s.discounts, s.actions, *tables, beta, s.continues))
@@ -90,7 +90,7 @@ def _backward(betas: Callable[[Config], float | tuple[float, ...]]) -> Callable[
     return make
 
 
-def _best_next(s: ValuedSpan, config: Config) -> Tensor:
+def _best_next(s: SpanValues, config: Config) -> Tensor:
     """The table a rule takes the maximum of: all next values, or with double Q the one the online network chose."""
     return targets.chosen_by(s.target_next, s.online_next) if config.target.double_q else s.target_next
 
@@ -105,7 +105,7 @@ def _n_step(config: Config) -> Rule:
 
 
 def _retrace(config: Config) -> Rule:
-    def rule(s: ValuedSpan) -> Targets:
+    def rule(s: SpanValues) -> Targets:
         policy = targets.epsilon_greedy(s.online_next, s.epsilon)
         behaviour = s.tensor(s.span.behaviour)
         trace = config.target.trace_lambda
@@ -124,7 +124,7 @@ def _peng(config: Config) -> Rule:
 def _watkins(config: Config) -> Rule:
     trace = config.target.trace_lambda
 
-    def rule(s: ValuedSpan) -> Targets:
+    def rule(s: SpanValues) -> Targets:
         online = s.online_next if config.target.double_q else None
         y = targets.watkins(s.rewards, s.discounts, s.actions, s.target_next, trace, s.continues, online)
         return Targets(y)
@@ -133,7 +133,7 @@ def _watkins(config: Config) -> Rule:
 
 
 def _tightening(config: Config) -> Rule:
-    def rule(s: ValuedSpan) -> Targets:
+    def rule(s: SpanValues) -> Targets:
         taken, beyond = s.target_taken_and_next
         if config.target.double_q:
             beyond = targets.chosen_by(beyond, s.online_next)

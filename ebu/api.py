@@ -15,20 +15,20 @@ import torch
 from gymnasium.envs.registration import EnvSpec
 from rich.console import Console
 
-from ebu.agent.actor import FrameStack, Policy
-from ebu.agent.distributed import require_work_for_all
-from ebu.agent.networks import build_network
-from ebu.agent.policy_file import SavedPolicy, load_policy, save_policy
-from ebu.agent.room import require_room
-from ebu.agent.team import Team
 from ebu.algorithms import composition, find
 from ebu.config import Config, check, environment_arguments, override
+from ebu.distributed.learner import require_work_for_all
+from ebu.distributed.processes import Team
 from ebu.envs.make import World, family
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
+from ebu.learning.policy import FrameStack, Policy
+from ebu.networks.modules import build_network
+from ebu.networks.policy_file import SavedPolicy, load_policy, save_policy
 from ebu.presets import configure
 from ebu.training.evaluate import evaluate as evaluate_policy
 from ebu.training.events import Event
+from ebu.training.footprint import require_room
 from ebu.training.loop import TrainingLoop
 from ebu.training.progress import ProgressBar
 from ebu.types import Array, Evaluation

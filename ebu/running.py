@@ -14,10 +14,10 @@ from PIL import Image
 
 from ebu.api import Agent
 from ebu.envs.mnist_maze import MNISTMaze
+from ebu.storage.run_folder import RunFolder
 from ebu.training.events import Event
-from ebu.training.runs import RunFolder
-from ebu.training.session import Announce, Listener, Session
 from ebu.training.summary import draw_curve, summarise
+from ebu.training.trainer import Announce, Listener, Session
 
 
 class Watcher(Protocol):

@@ -17,10 +17,9 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from ebu.envs.atari_games import find_game, paper_scores
-from ebu.experiments import _atari as atari
-from ebu.experiments import _plots as plots
-from ebu.experiments import _scores as scores
-from ebu.experiments import figure4, table2
+from ebu.experiments import atari, plots
+from ebu.experiments import own_scores as scores
+from ebu.experiments.items import figure4, table2
 from ebu.presets import configure
 from ebu.report.rows import Run, find_runs, read_run
 from ebu.report.scores import count_wins, paper_table_2
@@ -46,7 +45,7 @@ ITEMS = {
     "appendix-f": "appendix_f",
     "theorem1": "theorem1",
     "theorem2": "theorem2",
-    "toy-text": "toytext",
+    "toy-text": "toy_text",
 }
 COLOURS = {"ebu": plots.BLUE, "dqn": plots.VERMILION, "adaptive-ebu": plots.GREEN, "n-step": plots.ORANGE, "per": plots.PINK}
 
@@ -74,7 +73,7 @@ def item_rows(item: str) -> list[Row]:
 
 
 def module(item: str) -> Any:
-    return importlib.import_module(f"ebu.experiments.{ITEMS[item]}")
+    return importlib.import_module(f"ebu.experiments.items.{ITEMS[item]}")
 
 
 def atari_runs() -> list[Run]:

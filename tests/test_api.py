@@ -9,9 +9,9 @@ import torch
 from gymnasium import spaces
 
 import ebu
-from ebu.agent.policy_file import SavedPolicy, save_policy
 from ebu.api import AGENTS, choose_device
 from ebu.config import override
+from ebu.networks.policy_file import SavedPolicy, save_policy
 from ebu.training.events import EpisodeEnded, Trained
 from tests.conftest import Corridor, Script
 

@@ -39,5 +39,5 @@ def listing(arguments: list[str]) -> int:
 
 def _first_line(module: str) -> str:
     """What an item's module says it is, without importing it and all it needs."""
-    source = resources.files("ebu.experiments").joinpath(f"{module}.py").read_text(encoding="utf-8")
+    source = resources.files("ebu.experiments.items").joinpath(f"{module}.py").read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]

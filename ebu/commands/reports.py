@@ -30,7 +30,7 @@ ITEMS = {
     "appendix-f": "appendix_f",
     "theorem1": "theorem1",
     "theorem2": "theorem2",
-    "toy-text": "toytext",
+    "toy-text": "toy_text",
 }
 
 # Seconds of the items without training, on one core.
@@ -107,13 +107,13 @@ def explain(arguments: list[str]) -> int:
 
 
 def reproduce(arguments: list[str]) -> int:
-    from ebu.experiments.store import Store
-    from ebu.experiments.sweep import duration
+    from ebu.experiments.sweeps.store import Store
+    from ebu.experiments.sweeps.sweep import duration
 
     args = parse(ReproduceArguments, arguments, "ebu reproduce")
     if args.item not in ITEMS:
         raise UserError(f"there is no item {args.item!r}; choose from {', '.join(ITEMS)}")
-    module = importlib.import_module(f"ebu.experiments.{ITEMS[args.item]}")
+    module = importlib.import_module(f"ebu.experiments.items.{ITEMS[args.item]}")
     out = args.out or Path("results") / args.item
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def _train_and_analyse(module: ModuleType, args: ReproduceArguments, out: Path) -> list[dict[str, Any]]:
-    from ebu.experiments.engine import adopt_finished, make_engine, run_trials
+    from ebu.experiments.sweeps.engine import adopt_finished, make_engine, run_trials
 
     trials = module.trials(args.budget, args.seed)
     resources = {"cpus_per_trial": args.cpus_per_trial, "gpus_per_trial": args.gpus_per_trial}
@@ -147,8 +147,8 @@ def _train_and_analyse(module: ModuleType, args: ReproduceArguments, out: Path) 
 
 def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:
     """How many trials there are, how many are left, and how long they will take."""
-    from ebu.experiments.engine_local import cores
-    from ebu.experiments.sweep import Sweep, duration
+    from ebu.experiments.sweeps.local_engine import cores
+    from ebu.experiments.sweeps.sweep import Sweep, duration
 
     if not trials:
         return "nothing to train"

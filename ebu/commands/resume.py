@@ -10,18 +10,18 @@ from typing import Annotated
 
 import tyro
 
-from ebu.agent.distributed import as_team
-from ebu.agent.team import Team
 from ebu.api import Agent
 from ebu.commands.parsing import parse
 from ebu.commands.train import carry_on
 from ebu.config import Config, override
+from ebu.distributed.learner import as_team
+from ebu.distributed.processes import Team
 from ebu.errors import UserError
-from ebu.training.checkpoints import CheckpointStore
-from ebu.training.checkpoints import verify as verify_checkpoints
-from ebu.training.lock import RunLock
-from ebu.training.runs import RunFolder
-from ebu.training.session import Session
+from ebu.storage.checkpoints import CheckpointStore
+from ebu.storage.checkpoints import verify as verify_checkpoints
+from ebu.storage.lock import RunLock
+from ebu.storage.run_folder import RunFolder
+from ebu.training.trainer import Session
 
 MAX_ROW_BYTES = 64 << 20  # a longer line is no row
 MAX_PROBLEMS = 20  # of one kind that are listed

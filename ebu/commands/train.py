@@ -15,20 +15,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebu import running
-from ebu.agent.distributed import as_team
-from ebu.agent.team import Team
 from ebu.algorithms import find
 from ebu.api import Agent
 from ebu.commands.parsing import parse, peek
 from ebu.config import Config, merge_environment_arguments, override
+from ebu.distributed.learner import as_team
+from ebu.distributed.processes import Team
 from ebu.memory.expected import available_bytes, expect
 from ebu.presets import configure
 from ebu.running import Carried
-from ebu.training.lock import RunLock
+from ebu.storage.lock import RunLock
+from ebu.storage.run_folder import RunFolder, evaluations
 from ebu.training.progress import ProgressBar
-from ebu.training.runs import RunFolder, evaluations
-from ebu.training.session import Announce, termination_interrupts
 from ebu.training.summary import sparkline
+from ebu.training.trainer import Announce, termination_interrupts
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from ebu.api import Agent, evaluate, load
 from ebu.commands.parsing import parse
 from ebu.errors import UserError
-from ebu.training.runs import RunFolder
+from ebu.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

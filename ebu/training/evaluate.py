@@ -8,12 +8,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ebu.agent.actor import FrameStack
 from ebu.envs.spaces import describe
 from ebu.errors import Interrupted
+from ebu.learning.policy import FrameStack
 from ebu.seeding import draw_seed
-from ebu.training.environments import told_as_failure
-from ebu.training.points import reached
+from ebu.storage.faults import reached
+from ebu.training.environment_state import told_as_failure
 from ebu.types import Array, Evaluation
 
 

@@ -18,25 +18,25 @@ import gymnasium
 import numpy as np
 import torch
 
-from ebu.agent.actor import FrameStack, Policy
-from ebu.agent.adaptive import Rotation
-from ebu.agent.backlog import Backlog
-from ebu.agent.distributed import DistributedLearner, Plan
-from ebu.agent.learner import Learner, Update
-from ebu.agent.schedules import epsilon_schedule, learning_rate
-from ebu.agent.team import Team
-from ebu.agent.valued import ValuedSpan
 from ebu.config import Config
+from ebu.distributed.learner import DistributedLearner, Plan
+from ebu.distributed.processes import Team
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import EnvironmentFailure, Interrupted, RunFailure
+from ebu.learning.backlog import Backlog
+from ebu.learning.learner import Learner, Update
+from ebu.learning.policy import FrameStack, Policy
+from ebu.learning.rotation import Rotation
+from ebu.learning.schedules import epsilon_schedule, learning_rate
+from ebu.learning.span_values import SpanValues
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
-from ebu.training.environments import told_as_failure
+from ebu.storage.faults import reached
+from ebu.training.environment_state import told_as_failure
 from ebu.training.evaluate import clip_reward, evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.training.open_episode import OpenEpisode
-from ebu.training.points import reached
 from ebu.types import Array, Targets
 
 RECENT_EPISODES = 100
@@ -53,7 +53,7 @@ class TrainingLoop:
         evaluation_env: gymnasium.Env[Any, Any] | None,
         *,
         sampler: Sampler,
-        rule: Callable[[ValuedSpan], Targets],
+        rule: Callable[[SpanValues], Targets],
         device: torch.device,
         learners: int = 1,
         needs_behaviour: bool = False,
@@ -245,7 +245,7 @@ class TrainingLoop:
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling)
                 reached("targets")
-                valued = ValuedSpan(span, self.learner, self.epsilon(self.step), self.should_stop)
+                valued = SpanValues(span, self.learner, self.epsilon(self.step), self.should_stop)
                 self.backlog.push(span, self.rule(valued))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, self.step, self.planned_steps))

@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from ebu.training.runs import RunFolder, evaluations
+from ebu.storage.run_folder import RunFolder, evaluations
 
 BARS = "▁▂▃▄▅▆▇█"
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"

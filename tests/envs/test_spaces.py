@@ -10,11 +10,11 @@ from gymnasium import spaces
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ebu.agent.networks import build_network
-from ebu.agent.stacking import stacked
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
+from ebu.networks.fastest import stacked
+from ebu.networks.modules import build_network
 
 INF = np.inf
 

@@ -30,7 +30,7 @@ COMPUTED = {
     "appendix-f": "appendix_f",
     "theorem1": "theorem1",
     "theorem2": "theorem2",
-    "toy-text": "toytext",
+    "toy-text": "toy_text",
 }
 ITEMS = TRAINED | SCORES | COMPUTED
 SMALLEST = {
@@ -44,7 +44,7 @@ SMALLEST = {
 
 
 def module(item):
-    return importlib.import_module(f"ebu.experiments.{ITEMS[item]}")
+    return importlib.import_module(f"ebu.experiments.items.{ITEMS[item]}")
 
 
 def write_trial(folder: Path, one, points: int = 8) -> Path:

@@ -6,10 +6,10 @@ import json
 import time
 from pathlib import Path
 
-from ebu.experiments.engine import run_trials
-from ebu.experiments.engine_local import LocalEngine
-from ebu.experiments.trials import trial
-from ebu.training.lock import Held, RunLock
+from ebu.experiments.sweeps.engine import run_trials
+from ebu.experiments.sweeps.local_engine import LocalEngine
+from ebu.experiments.sweeps.trials import trial
+from ebu.storage.lock import Held, RunLock
 
 PATIENCE = 400  # seconds; the machines that run this are small and shared
 TINY = {
@@ -51,7 +51,7 @@ def gated(folder, seed=0):
 
 def straight(one, folder):
     """The rows of a trial that is carried out here, in this process, without a break."""
-    from ebu.experiments.worker import carry_out  # with all of PyTorch, which a sweep's own process does not need
+    from ebu.experiments.sweeps.worker import carry_out  # with all of PyTorch, which a sweep's own process does not need
 
     assert carry_out(folder, one.config()).state == "finished"
     return {one.id: (folder / "metrics.jsonl").read_bytes()}

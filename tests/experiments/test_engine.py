@@ -17,13 +17,13 @@ from rich.console import Console
 
 from ebu.config import to_json
 from ebu.errors import RunFailure, UserError
-from ebu.experiments import engine_local
-from ebu.experiments.engine import adopt_finished, make_engine, run_trials
-from ebu.experiments.engine_local import LocalEngine
-from ebu.experiments.sweep import Job, Sweep, duration, look
-from ebu.experiments.trials import trial
+from ebu.experiments.sweeps import local_engine as engine_local
+from ebu.experiments.sweeps.engine import adopt_finished, make_engine, run_trials
+from ebu.experiments.sweeps.local_engine import LocalEngine
+from ebu.experiments.sweeps.sweep import Job, Sweep, duration, look
+from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
-from ebu.training.runs import RunFolder
+from ebu.storage.run_folder import RunFolder
 from tests.experiments.sweeps import (
     PATIENCE,
     TINY,

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 import pytest
 
 from ebu.errors import RunFailure, UserError
-from ebu.experiments import engine_ray
-from ebu.experiments.engine import run_trials
-from ebu.experiments.engine_local import LocalEngine
-from ebu.experiments.engine_ray import RayEngine, read_files, write_files
-from ebu.experiments.sweep import Sweep
-from ebu.experiments.trials import trial
+from ebu.experiments.sweeps import ray_engine as engine_ray
+from ebu.experiments.sweeps.engine import run_trials
+from ebu.experiments.sweeps.local_engine import LocalEngine
+from ebu.experiments.sweeps.ray_engine import RayEngine, read_files, write_files
+from ebu.experiments.sweeps.sweep import Sweep
+from ebu.experiments.sweeps.trials import trial
 from tests.experiments.sweeps import gated, mortal, rows, rows_of, steps_by_the_clock, straight, sweep, tiny_trials, wait_for
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'episodic-backward-update[ray]'")

@@ -12,9 +12,10 @@ import pytest
 
 from ebu.config import check
 from ebu.envs.atari_games import GAMES, paper_scores
-from ebu.experiments import _atari as atari
-from ebu.experiments import _scores, appendix_c, appendix_e, figure2, figure4, figure5, figure6, table1, table2, table3
-from ebu.experiments.trials import trial
+from ebu.experiments import atari as atari
+from ebu.experiments import own_scores
+from ebu.experiments.items import appendix_c, appendix_e, figure2, figure4, figure5, figure6, table1, table2, table3
+from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, module, trained, write_trial
 from tests.reference.backward import algorithm_2
@@ -300,7 +301,7 @@ def test_our_columns_take_the_best_test_so_far_and_the_speed(tmp_path):
     runs = [
         read_run(write_trial(tmp_path / f"{s}", trial("adaptive-ebu", "ALE/Pong-v5", s, **atari.FULL_20M))) for s in (0, 1)
     ]
-    long, short = _scores.columns(runs)
+    long, short = own_scores.columns(runs)
     assert (long.steps, short.steps) == (5_000_000, 2_500_000) and len(short.runs["Pong"]) == 2
     assert (long.published, short.published) == ("adaptive_ebu_20M", "adaptive_ebu_10M")
     assert long.scores["Pong"] > short.scores["Pong"]
@@ -313,7 +314,7 @@ def test_our_gain_is_over_our_own_dqn_of_the_same_length(tmp_path):
         read_run(write_trial(tmp_path / algo, trial(algo, "ALE/Pong-v5", 0, preset="paper", steps=steps)))
         for algo, steps in lengths.items()
     ]
-    columns = _scores.columns(runs)
+    columns = own_scores.columns(runs)
     by_algo = {column.algo: figure4.against_own_dqn(column, columns) for column in columns}
     assert list(by_algo["ebu"]) == ["Pong"] and by_algo["per"] == {}
 

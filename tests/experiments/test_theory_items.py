@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ebu.errors import UserError
-from ebu.experiments import appendix_f, figure1, theorem1, theorem2, toytext
+from ebu.experiments.items import appendix_f, figure1, theorem1, theorem2, toy_text
 
 
 def rows_in(folder):
@@ -84,21 +84,21 @@ def test_theorem_2_thresholds_and_counterexamples(tmp_path, monkeypatch):
 
 
 def test_toytext_reports_every_method_on_every_task(tmp_path, monkeypatch):
-    monkeypatch.setitem(toytext.SETTINGS, "quick", {"seeds": 2, "steps": 0.002, "tuning_seeds": 0})
-    monkeypatch.setattr(toytext, "EVALUATIONS", 10)
-    monkeypatch.setattr(toytext, "CURVE", 10)
-    rows = toytext.run("quick", tmp_path)
+    monkeypatch.setitem(toy_text.SETTINGS, "quick", {"seeds": 2, "steps": 0.002, "tuning_seeds": 0})
+    monkeypatch.setattr(toy_text, "EVALUATIONS", 10)
+    monkeypatch.setattr(toy_text, "CURVE", 10)
+    rows = toy_text.run("quick", tmp_path)
     summaries = [row for row in rows if row["part"] == "summary"]
-    assert {(row["task"], row["method"]) for row in summaries} == {(t, m) for t in toytext.TASKS for m in toytext.METHODS}
+    assert {(row["task"], row["method"]) for row in summaries} == {(t, m) for t in toy_text.TASKS for m in toy_text.METHODS}
     assert (tmp_path / "toy-text.png").exists()
 
 
 def test_before_the_first_reward_every_method_walks_the_same_path():
-    task = toytext.TASKS["FrozenLake 8×8"]
+    task = toy_text.TASKS["FrozenLake 8×8"]
     mdp = task.mdp()
     first = {
-        toytext._learn(mdp, method, 1.0, 0.9, 5_000, 1.0, seed=0)["first_reward_at"]
-        for name, method in toytext.METHODS.items()
+        toy_text._learn(mdp, method, 1.0, 0.9, 5_000, 1.0, seed=0)["first_reward_at"]
+        for name, method in toy_text.METHODS.items()
     }
     assert len(first) == 1
 
@@ -115,7 +115,7 @@ def test_an_unknown_budget_names_the_known_ones(tmp_path):
         figure1.run("huge", tmp_path)
 
 
-@pytest.mark.parametrize("item", [theorem2, toytext])
+@pytest.mark.parametrize("item", [theorem2, toy_text])
 def test_the_tables_in_the_docs_are_what_the_committed_rows_give(item):
     root = Path(__file__).parents[2]
     name = item.__name__.rsplit(".", 1)[-1]

@@ -9,7 +9,7 @@ import pytest
 
 from ebu.algorithms import ALGORITHMS
 from ebu.errors import UserError
-from ebu.experiments.trials import COSTS, SAME_COST, Trial, trial
+from ebu.experiments.sweeps.trials import COSTS, SAME_COST, Trial, trial
 from ebu.presets import PRESETS, configure
 
 
@@ -54,7 +54,7 @@ def test_a_setting_that_says_what_the_preset_says_is_the_same_trial():
 
 
 def test_the_id_is_the_same_in_every_process():
-    program = "from ebu.experiments.trials import trial; print(trial('ebu', 'maze', 0, betas=(0.0, 1.0)).id)"
+    program = "from ebu.experiments.sweeps.trials import trial; print(trial('ebu', 'maze', 0, betas=(0.0, 1.0)).id)"
     found = {
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100).stdout.strip()
         for _ in range(2)

@@ -15,11 +15,11 @@ import gymnasium
 import pytest
 
 from ebu.presets import configure
-from ebu.training.checkpoints import CheckpointStore, verify
-from ebu.training.lock import RunLock
-from ebu.training.runs import RunFolder
+from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.lock import RunLock
+from ebu.storage.run_folder import RunFolder
 from tests.conftest import Corridor, ebu_
-from tests.training.test_checkpoints import damage
+from tests.storage.test_checkpoints import damage
 
 FLAGS = "--learning-starts 20 --batch-size 8 --hidden-sizes 8 --log-every 20 --eval-every 50 --eval-episodes 1"
 TRAIN = f"train --env CartPole-v1 --steps 120 --checkpoint-every 50 {FLAGS} --quiet True --tensorboard False"

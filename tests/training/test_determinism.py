@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import ebu
-from ebu.agent.policy_file import load_policy
 from ebu.api import AGENTS
+from ebu.networks.policy_file import load_policy
 from ebu.seeding import STREAMS, Streams
-from ebu.training.runs import Recorder, RunFolder
+from ebu.storage.run_folder import Recorder, RunFolder
 
 SMALL = {
     "learning_starts": 60,

@@ -16,11 +16,11 @@ from ebu.errors import EnvironmentFailure, RunFailure
 from ebu.presets import configure
 from ebu.report.page import build_page
 from ebu.report.rows import read_run
-from ebu.training.checkpoints import CheckpointStore, verify
-from ebu.training.environments import bring_back, comes_back_exactly
+from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.run_folder import RunFolder, software_versions
+from ebu.training.environment_state import bring_back, comes_back_exactly
 from ebu.training.open_episode import OpenEpisode
-from ebu.training.runs import RunFolder, software_versions
-from ebu.training.session import Session
+from ebu.training.trainer import Session
 from tests.conftest import Corridor
 
 SMALL = {"learning_starts": 40, "batch_size": 8, "log_every": 20, "hidden_sizes": (8,), "eval_episodes": 2}

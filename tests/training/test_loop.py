@@ -10,10 +10,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from ebu.agent.valued import ValuedSpan
 from ebu.algorithms import ALGORITHMS, composition
 from ebu.config import Config, override
 from ebu.errors import RunFailure
+from ebu.learning.span_values import SpanValues
 from ebu.memory.samplers import whole_episodes
 from ebu.training.events import EpisodeEnded, Evaluated, Trained
 from ebu.training.loop import TrainingLoop
@@ -78,7 +78,7 @@ def test_a_truncated_episode_bootstraps_at_its_end():
     run(loop, 2)
     span = episode(loop)
     np.testing.assert_allclose(span.discounts, [0.99, 0.99], rtol=1e-6)
-    y = loop.rule(ValuedSpan(span, loop.learner)).values[0]
+    y = loop.rule(SpanValues(span, loop.learner)).values[0]
     beyond = loop.learner.target.values(torch.from_numpy(span.frames))[0, 2].max().item()
     assert y[1].item() == pytest.approx(1.0 + 0.99 * beyond, rel=1e-5)
 
@@ -87,7 +87,7 @@ def test_truncation_ends_the_value_where_the_setting_says_so():
     loop = make_loop(Script([0.0, 1.0], terminated=False), truncation_is_terminal=True)
     run(loop, 2)
     assert episode(loop).discounts[-1] == 0.0
-    assert loop.rule(ValuedSpan(episode(loop), loop.learner)).values[0, 1].item() == 1.0
+    assert loop.rule(SpanValues(episode(loop), loop.learner)).values[0, 1].item() == 1.0
 
 
 def test_rewards_are_clipped_for_learning_and_scores_stay_raw():
@@ -313,7 +313,7 @@ def test_targets_in_the_backlog_keep_their_values_over_a_target_copy():
     with torch.no_grad():
         loop.learner.online.parameters.add_(0.5)
     loop.learner.update_target()
-    assert not torch.allclose(loop.rule(ValuedSpan(span, loop.learner)).values, y)
+    assert not torch.allclose(loop.rule(SpanValues(span, loop.learner)).values, y)
     batch = loop.backlog.pop(5)
     assert torch.equal(batch.targets[0], y[0, span.trained[5:10]])
 
@@ -322,7 +322,7 @@ def test_targets_are_those_of_the_target_network_and_the_rule():
     loop = make_loop(Corridor(limit=9), beta=0.7)
     run(loop, 40)
     span = whole_episodes(loop.memory, np.arange(loop.memory.first_episode, loop.memory.end_episode))
-    valued = ValuedSpan(span, loop.learner)
+    valued = SpanValues(span, loop.learner)
     with torch.no_grad():
         expected = loop.learner.target.values(torch.from_numpy(span.frames))[:, span.rows + 1]
     torch.testing.assert_close(valued.target_next, expected)
@@ -332,9 +332,9 @@ def test_targets_are_those_of_the_target_network_and_the_rule():
 def test_a_long_span_is_valued_in_parts_that_fit_together(monkeypatch):
     loop = make_loop(Script([0.0] * 25))
     run(loop, 25)
-    whole = ValuedSpan(episode(loop), loop.learner).target_next
-    monkeypatch.setattr("ebu.agent.valued.FORWARD_ROWS", 7)
-    torch.testing.assert_close(ValuedSpan(episode(loop), loop.learner).target_next, whole)
+    whole = SpanValues(episode(loop), loop.learner).target_next
+    monkeypatch.setattr("ebu.learning.span_values.FORWARD_ROWS", 7)
+    torch.testing.assert_close(SpanValues(episode(loop), loop.learner).target_next, whole)
 
 
 def test_it_learns_the_corridor():

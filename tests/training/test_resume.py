@@ -17,11 +17,11 @@ from ebu.commands.resume import prove
 from ebu.envs.make import make_environment
 from ebu.errors import EnvironmentFailure
 from ebu.presets import configure
-from ebu.training.checkpoints import POINTS
-from ebu.training.environments import bring_back, capture, comes_back_exactly
+from ebu.storage.checkpoints import POINTS
+from ebu.storage.run_folder import RunFolder
+from ebu.training.environment_state import bring_back, capture, comes_back_exactly
 from ebu.training.open_episode import OpenEpisode
-from ebu.training.runs import RunFolder
-from ebu.training.session import Session
+from ebu.training.trainer import Session
 
 SMALL = {"learning_starts": 100, "batch_size": 16, "log_every": 50, "hidden_sizes": (16,)}
 CASES = {

@@ -18,10 +18,10 @@ import ebu
 from ebu.cli import main
 from ebu.errors import RunFailure, UserError
 from ebu.presets import configure
-from ebu.training.checkpoints import CheckpointStore
-from ebu.training.runs import RunFolder
-from ebu.training.session import Session
-from tests.training.test_checkpoint_hostile import HOSTILE_FILES, Canary, frugally, pickles
+from ebu.storage.checkpoints import CheckpointStore
+from ebu.storage.run_folder import RunFolder
+from ebu.training.trainer import Session
+from tests.storage.test_checkpoint_hostile import HOSTILE_FILES, Canary, frugally, pickles
 
 STEPS = 60
 SMALL = {"learning_starts": 30, "batch_size": 8, "hidden_sizes": (8,), "eval_every": 0, "eval_episodes": 1, "log_every": 10}

@@ -1,0 +1,174 @@
+"""Figure 2: median relative length over 50 mazes while learning, for EBU, one-step and n-step DQN.
+
+(a), (b) deterministic mazes, (c) mazes whose moves slip aside. The text names neither the wall densities of the panels
+nor the β of (c), so all four densities of Table 1 are shown, and β = 0.25, 0.5, 0.75 and 1 in the slippery maze.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ebu.experiments import mazes, plots
+from ebu.experiments import output as items
+from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP, World
+from ebu.experiments.sweeps.trials import Trial
+
+ITEM = items.Item(
+    "figure2",
+    "Figure 2: the MNIST maze, EBU beside its baselines",
+    "The paper: EBU needs the fewest steps, more clearly so the more walls there are, and also where moves slip; by the end "
+    "all three reach a median relative length of 1.",
+    "Median path length over the shortest, falling while learning: one panel for each wall density and one for slippery "
+    "moves, one line for each method; the table has the numbers.",
+)
+BASELINES = (ONE_STEP, N_STEP)
+SLIPPERY = World(0.5, slip=0.1)
+SETTINGS: dict[str, dict[str, Any]] = {
+    # Fixed digits and a small network: the same comparison on an easier maze, learned in 10,000 steps.
+    "quick": {
+        "preset": "quick",
+        "steps": 10_000,
+        "mazes": 2,
+        "worlds": {World(0.3): (EBU, *BASELINES), World(0.5): (EBU, *BASELINES), SLIPPERY: (EBU, "EBU (β=0.5)", *BASELINES)},
+    },
+    "laptop": {
+        "preset": "paper",
+        "steps": 200_000,
+        "mazes": 8,
+        "worlds": {
+            **{World(density): (EBU, *BASELINES) for density in (0.2, 0.3, 0.4, 0.5)},
+            SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES),
+        },
+    },
+}
+SETTINGS["full"] = SETTINGS["laptop"] | {"mazes": 50}
+
+# The figure has no printed numbers: the text gives its end, Table 1 its middle (medians at 100,000 of 200,000 steps).
+EXPECTED: dict[str, Any] = {
+    "median_at_the_end": 1.0,
+    "median_half_way": {
+        0.2: {EBU: 2.42, ONE_STEP: 9.25, N_STEP: 2.24},
+        0.3: {EBU: 3.03, ONE_STEP: 21.03, N_STEP: 3.32},
+        0.4: {EBU: 2.52, ONE_STEP: 22.71, N_STEP: 3.50},
+        0.5: {EBU: 2.34, ONE_STEP: 16.62, N_STEP: 3.12},
+    },
+}
+
+
+def trials(budget: str, seed: int = 0) -> list[Trial]:
+    settings = plots.choose(SETTINGS, budget)
+    common = {"preset": settings["preset"], "steps": settings["steps"]}
+    return [
+        one
+        for world, methods in settings["worlds"].items()
+        for one in mazes.trials_in(world, methods, settings["mazes"], seed, **common)
+    ]
+
+
+def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
+    settings = plots.choose(SETTINGS, budget)
+    found = mazes.grouped(trials, folders)
+    rows = [mazes.curve_row(world, method, [run for _, run in pairs]) for (world, method), pairs in found.items()]
+    rows += [_maze_row(world, one, run, settings["steps"]) for (world, _), pairs in found.items() for one, run in pairs]
+    _draw(out, rows, settings["steps"])
+    items.write(
+        ITEM,
+        out,
+        rows,
+        [_table(rows, settings["steps"])],
+        budget=budget,
+        seed=min((one.seed for one in trials), default=0),
+        note=note(budget),
+        runs=folders,
+    )
+    return rows
+
+
+def note(budget: str) -> str:
+    settings, full = SETTINGS[budget], SETTINGS["full"]
+    if budget == "full":
+        return ""
+    fewer = f"Budget {budget}: {settings['mazes']} mazes of each kind instead of {full['mazes']}"
+    if budget == "laptop":
+        return f"{fewer}; all else as in the paper."
+    kinds = f"{len(settings['worlds'])} kinds of maze instead of {len(full['worlds'])}, fewer β in the slippery one"
+    return f"{fewer}, {kinds}, and {mazes.easier_task(settings, full)} Two mazes decide nothing."
+
+
+def _maze_row(world: World, one: Trial, run: Any, steps: int) -> dict[str, Any]:
+    training, greedy = mazes.training_lengths(run), mazes.greedy_lengths(run)
+    return {
+        "part": "maze",
+        "trial": one.id,
+        "wall_density": world.density,
+        "slip": world.slip,
+        "method": one.label,
+        "maze": one.seed,
+        "training_half_way": mazes.length_at(training, steps / 2),
+        "training_at_the_end": mazes.length_at(training, steps),
+        "greedy_half_way": mazes.length_at(greedy, steps / 2),
+        "greedy_at_the_end": mazes.length_at(greedy, steps),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]], steps: int) -> items.Table:
+    lines = []
+    for curve in (row for row in rows if row["part"] == "curve"):
+        world, method = World(curve["wall_density"], curve["slip"]), curve["method"]
+        mine = [row for row in rows if row["part"] == "maze" and _key(row) == _key(curve)]
+        half = None if world.slip else EXPECTED["median_half_way"][world.density].get(method)
+        medians = [
+            mazes.average((row[name] for row in mine), np.median)
+            for name in ("training_half_way", "training_at_the_end", "greedy_at_the_end")
+        ]
+        lines.append([
+            world.title, method, str(curve["mazes"]), items.cell(half), items.cell(medians[0]),
+            items.cell(None if world.slip else EXPECTED["median_at_the_end"]), items.cell(medians[1]), items.cell(medians[2]),
+        ])  # fmt: skip
+    header = (
+        "maze", "method", "mazes", "paper, half way", "ours, half way", "paper, at the end", "ours, at the end",
+        "ours, greedy path",
+    )  # fmt: skip
+    return items.Table(f"Median relative length, half way and after {steps:,} steps", header, lines)
+
+
+def _key(row: dict[str, Any]) -> tuple[float, float, str]:
+    return row["wall_density"], row["slip"], row["method"]
+
+
+def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
+    curves = [row for row in rows if row["part"] == "curve"]
+    worlds = list(dict.fromkeys(World(row["wall_density"], row["slip"]) for row in curves))
+    columns = min(3, len(worlds))
+    figure, axes = plots.canvas(
+        columns, rows=-(-len(worlds) // columns), width=4.4 * columns, height=3.6 * -(-len(worlds) // columns)
+    )
+    for ax, world in zip(axes, worlds):
+        mine = [row for row in curves if World(row["wall_density"], row["slip"]) == world]
+        _panel(ax, mine, steps)
+        plots.title(ax, world.title)
+        plots.legend(ax, loc="lower left")
+    for ax in axes[len(worlds) :]:
+        ax.set_axis_off()
+    plots.save(figure, out, ITEM.name)
+
+
+def _panel(ax: Axes, curves: Sequence[dict[str, Any]], steps: int) -> None:
+    for row in curves:
+        colour, line = mazes.LOOK[row["method"]]
+        ax.plot(
+            np.array(row["training_steps"]) / 1000, row["training_median"], line, color=colour, lw=1.9, label=row["method"]
+        )
+    ax.axhline(1, color=plots.GREY, lw=0.9)
+    ax.set_yscale("log")
+    ax.set_yticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"])
+    ax.minorticks_off()
+    ax.set_xlim(0, steps / 1000)
+    ax.set_ylim(0.8, 75)
+    ax.set_xlabel("thousand steps")
+    ax.set_ylabel("path / shortest, median of mazes")

@@ -1,0 +1,88 @@
+"""Figure 5: test scores and the mean Q of the tested states and actions, in Gopher and Breakout.
+
+The paper's question is whether recursive maxima over correlated states overestimate. Beside Q we draw the discounted
+return that really followed, of rewards as they are learned from: Q above it is overestimation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ebu.experiments import atari, plots
+from ebu.experiments import output as items
+from ebu.experiments.atari import DQN, EBU_HALF, EBU_ONE
+from ebu.experiments.sweeps.trials import Trial
+
+ITEM = items.Item(
+    "figure5",
+    "Figure 5: scores and Q values by β",
+    "The paper: with β = 1, Q is highly overestimated and the score suffers; with β = 0.5, Q stays near the return.",
+    "Two games side by side: test scores above; below, the mean Q (solid) and the discounted return that followed (dotted), "
+    "for EBU with β = 0.5 and 1 and for DQN, mean and standard deviation over seeds.",
+)
+GAMES = ("Gopher", "Breakout")
+METHODS = (EBU_HALF, EBU_ONE, DQN)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "quick": {"games": GAMES, "seeds": 1, "scale": atari.QUICK},
+    "laptop": {"games": GAMES, "seeds": 3, "scale": atari.LAPTOP},
+    "full": {"games": GAMES, "seeds": 4, "scale": atari.FULL_20M},  # 80 epochs; the first 40 are the 10M-frame setting
+}
+for _chosen in SETTINGS.values():
+    _chosen["full_steps"] = atari.STEPS_20M
+
+# Table 3 after 10M frames; of the figure itself no number is printed.
+EXPECTED = {name: {m: atari.game(name).paper[atari.PUBLISHED[m]] for m in METHODS if m in atari.PUBLISHED} for name in GAMES}
+
+
+def trials(budget: str, seed: int = 0) -> list[Trial]:
+    settings = plots.choose(SETTINGS, budget)
+    return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
+
+
+def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
+    settings = plots.choose(SETTINGS, budget)
+    return atari.write_curves(ITEM, budget, settings, trials, folders, out, _draw, _table)
+
+
+def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
+    lines = []
+    for name in games:
+        for method in METHODS:
+            mine = [row for row in rows if (row["part"], row["game"], row["method"]) == ("run", name, method)]
+            q, came = atari.average(mine, "final_q"), atari.average(mine, "final_return")
+            gap = None if q is None or came is None else q - came
+            lines.append([
+                name, method, str(len(mine)), items.cell(EXPECTED[name].get(method)),
+                items.cell(atari.average(mine, "best_at_10M_frames")), items.cell(atari.average(mine, "best_score")),
+                items.cell(q, 3), items.cell(came, 3), items.cell(gap, 3),
+            ])  # fmt: skip
+        lines.append([name, "Nature DQN, 200M frames", items.NOT_RUN, items.cell(_nature(name)), *[items.NOT_RUN] * 5])
+    header = (
+        "game", "method", "seeds", "paper, 10M frames", "ours, 10M frames", "ours, all frames", "Q at the end",
+        "return that followed", "Q − return",
+    )  # fmt: skip
+    return items.Table("Best test score so far (mean over seeds), and overestimation", header, lines)
+
+
+def _nature(name: str) -> float:
+    return atari.game(name).paper["nature_dqn_200M"]
+
+
+def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> None:
+    figure, axes = plots.canvas(len(games), rows=2, width=5.6 * len(games), height=7.0)
+    for i, name in enumerate(games):
+        above, below = axes[i], axes[len(games) + i]
+        mine = [row for row in rows if row["part"] == "curve" and row["game"] == name]
+        atari.draw_curves(above, mine, "score")
+        atari.draw_nature(above, name)
+        above.set_ylabel("test score")
+        plots.title(above, name)
+        atari.draw_curves(below, mine, "q")
+        atari.draw_curves(below, mine, "return", ls=":", lw=1.5, label=None)
+        below.axhline(0, color=plots.GREY, lw=0.8)
+        below.set_ylabel("mean Q; dotted: return that followed")
+        if i == 0:
+            plots.legend(above, loc="upper left")
+    plots.save(figure, out, ITEM.name)

@@ -1,0 +1,131 @@
+"""The MNIST maze of section 5.1: its methods, its trials, and relative lengths out of run folders.
+
+Every method is trained on the same mazes with the same network, steps, updates and settings; only sampler and target
+rule differ. The paper does not say when a path is measured. By its numbers it is the latest training episode, ε and all
+(see docs/deviations.md); the greedy path is kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebu.experiments import plots
+from ebu.experiments.sweeps.trials import Trial, trial
+from ebu.presets import configure
+from ebu.report.figures import Points, side_by_side
+from ebu.report.rows import Run, read_run
+from ebu.report.statistics import value_at
+
+EBU, ONE_STEP, N_STEP = "EBU (β=1)", "One-step DQN", "N-step DQN"
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    EBU: ("ebu", {"beta": 1.0}),
+    ONE_STEP: ("dqn", {}),
+    N_STEP: ("n-step", {"n_steps": "episode"}),
+}
+
+
+def ebu(*betas: float) -> dict[str, tuple[str, dict[str, Any]]]:
+    """EBU with these diffusion factors, as METHODS has it with β = 1."""
+    return {f"EBU (β={beta:g})": ("ebu", {"beta": beta}) for beta in betas}
+
+
+LOOK = {
+    EBU: (plots.BLUE, "-"),
+    "EBU (β=0.75)": (plots.GREEN, "-"),
+    "EBU (β=0.5)": (plots.SKY, "-"),
+    "EBU (β=0.25)": (plots.PINK, "-"),
+    ONE_STEP: (plots.VERMILION, "--"),
+    N_STEP: (plots.ORANGE, "-."),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """One kind of maze."""
+
+    density: float
+    slip: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return f"{100 * self.density:.0f} % walls" + f", each side move {100 * self.slip:.0f} %" * bool(self.slip)
+
+    def arguments(self, maze: int) -> tuple[str, ...]:
+        return (f"wall_density={self.density}", f"maze_seed={maze}", *([f"slip={self.slip}"] if self.slip else []))
+
+
+def trials_in(world: World, methods: Iterable[str], mazes: int, seed: int, **settings: Any) -> list[Trial]:
+    """Each method on the same mazes, one agent each."""
+    found = []
+    for label in methods:
+        algo, own = (METHODS | ebu(0.25, 0.5, 0.75))[label]
+        for maze in range(seed, seed + mazes):
+            found.append(trial(algo, "maze", maze, label, env_args=world.arguments(maze), **own, **settings))
+    return found
+
+
+def easier_task(settings: dict[str, Any], full: dict[str, Any]) -> str:
+    """What the quick preset changes, in words."""
+    quick = configure("ebu", "maze", settings["preset"])
+    return (
+        f"an easier task, the {settings['preset']} preset: digits fixed for each maze, a small network, the goal's reward "
+        f"clipped to {quick.environment.reward_clip:g}, {settings['steps']:,} steps instead of {full['steps']:,}. The same "
+        "for all methods; with fixed digits one-step DQN is about as fast as EBU, what sets them apart are redrawn ones."
+    )
+
+
+def world_of(one: Trial) -> World:
+    arguments = dict(pair.split("=") for pair in dict(one.settings)["env_args"])
+    return World(float(arguments["wall_density"]), float(arguments.get("slip", 0.0)))
+
+
+def grouped(trials: Sequence[Trial], folders: Sequence[Path]) -> dict[tuple[World, str], list[tuple[Trial, Run]]]:
+    """The finished runs by world and method, in the order of the trials."""
+    found: dict[tuple[World, str], list[tuple[Trial, Run]]] = {}
+    for one, folder in zip(trials, folders):
+        run = read_run(folder)
+        if run.state == "finished":
+            found.setdefault((world_of(one), one.label), []).append((one, run))
+    return found
+
+
+def training_lengths(run: Run) -> Points:
+    """(step, relative length of the latest finished training episode)."""
+    return run.points("train", "relative_length")
+
+
+def greedy_lengths(run: Run) -> Points:
+    return run.points("eval", "relative_lengths")
+
+
+def length_at(points: Points, step: float) -> float | None:
+    """The relative length known at a step; None before the first episode is finished."""
+    if not points:
+        return None
+    steps, lengths = zip(*points)
+    value = float(value_at(steps, lengths, [step])[0])
+    return None if np.isnan(value) else value
+
+
+def average(values: Iterable[float | None], statistic: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistic(known)) if known else None
+
+
+def curve_row(world: World, method: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Median and mean over mazes along the training, of training episodes and of greedy paths."""
+    row: dict[str, Any] = {
+        "part": "curve", "wall_density": world.density, "slip": world.slip, "method": method, "mazes": len(runs),
+    }  # fmt: skip
+    for name, points in (("training", training_lengths), ("greedy", greedy_lengths)):
+        curves = [found for run in runs if (found := points(run))]
+        at, table = side_by_side(curves) if curves else (np.empty(0), np.empty((0, 0)))
+        row[f"{name}_steps"] = at.astype(int).tolist()
+        row[f"{name}_median"] = [plots.number(v, 4) for v in np.nanmedian(table, axis=0)] if curves else []
+        row[f"{name}_mean"] = [plots.number(v, 4) for v in np.nanmean(table, axis=0)] if curves else []
+    return row

@@ -1,0 +1,94 @@
+"""What every item leaves behind: rows, a table with the published numbers beside ours, a page around its picture."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ebu.experiments import plots
+from ebu.report import html
+from ebu.report.figures import INTERVAL, Spread
+from ebu.report.page import Section, build_page
+from ebu.report.rows import find_runs
+
+NOT_RUN = "–"
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item of the paper: how it is called, where, and what is to be seen."""
+
+    name: str  # as `ebu reproduce` takes it; the picture and the page are called so too
+    title: str
+    claim: str  # what the paper shows or says there
+    alt: str  # the picture in words
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        return plots.markdown(self.header, self.lines)
+
+
+def write(
+    item: Item,
+    out: Path,
+    rows: Iterable[Mapping[str, Any]],
+    tables: Sequence[Table],
+    *,
+    budget: str,
+    seed: int,
+    note: str = "",
+    runs: Sequence[Path] = (),
+    paper: bool = False,
+    spread: Spread = INTERVAL,
+) -> None:
+    """rows.jsonl, table.md and the page; the picture must be there already."""
+    plots.write_rows(out, rows)
+    parts = [f"# {item.title}", item.claim, note, *(f"## {table.title}\n\n{table.markdown()}" for table in tables)]
+    (out / "table.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+    picture = html.picture(out / f"{item.name}.png", item.alt)
+    body = f'<p>{escape(item.claim)}</p><div class="picture" tabindex="0" role="group" aria-label="Picture">{picture}</div>'
+    before = [Section("picture", "Picture", body)]
+    before.append(Section("table", "Published and ours", "".join(_as_html(table) for table in tables)))
+    build_page(
+        list(runs),
+        out / f"{item.name}.html",
+        item.title,
+        note=note,
+        before=before,
+        paper=paper,
+        made_by=again(item, budget, seed),
+        spread=spread,
+    )
+
+
+def again(item: Item, budget: str, seed: int) -> str:
+    """The command that makes the item again."""
+    return shlex.join(["ebu", "reproduce", item.name, "--budget", budget, *(["--seed", str(seed)] if seed else [])])
+
+
+def _as_html(table: Table) -> str:
+    return f"<h3>{escape(table.title)}</h3>{html.table(table.header, table.lines)}"
+
+
+def runs_below(*places: Path) -> list[Path]:
+    """All run folders below these places, those that exist."""
+    return [folder for place in places if place.is_dir() and any(place.rglob("config.json")) for folder in find_runs([place])]
+
+
+def cell(value: float | None, digits: int = 2) -> str:
+    """A number of a table; a dash for what was not run."""
+    return NOT_RUN if value is None else f"{value:,.{digits}f}"
+
+
+def several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + "s" * (count != 1)

@@ -1,0 +1,85 @@
+"""A span on the learner's device with the network values a target rule may ask for, computed when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebu.distributed.learner import DistributedEnsemble, DistributedLearner
+from ebu.errors import Interrupted
+from ebu.learning.learner import Learner
+from ebu.networks.ensemble import Ensemble
+from ebu.types import Array, Span
+
+FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
+FORWARD_IMAGES_ON_CPU = 128  # their floats, and what the first convolution makes of them, stay in its caches
+# Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
+# images it meets, a gigabyte for the episodes of a run on Atari.
+IMAGE_ROWS = 32
+
+
+class SpanValues:
+    """Rewards, discounts, actions and ends as tensors [N]; values of the networks as [K, N, A]."""
+
+    def __init__(
+        self,
+        span: Span,
+        learner: Learner | DistributedLearner,
+        epsilon: float = 0.0,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.span = span
+        self._should_stop = should_stop
+        self.epsilon = epsilon  # of the current behaviour
+        self._learner = learner
+        self._device = learner.online.device
+        self.rewards = self.tensor(span.rewards)
+        self.discounts = self.tensor(span.discounts)
+        self.actions = self.tensor(span.actions)
+        self.continues = self.tensor(span.continues)
+
+    def tensor(self, array: Array) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+    @property
+    def _has_images(self) -> bool:
+        return self.span.frames.ndim > 2
+
+    @cached_property
+    def target_next(self) -> Tensor:
+        """Q̂(S_{t+1}, ·; θ⁻), [K, N, A]."""
+        return self._values(self._learner.target, self.span.rows + 1)
+
+    @cached_property
+    def online_next(self) -> Tensor:
+        """Q(S_{t+1}, ·; θ), [K, N, A]."""
+        return self._values(self._learner.online, self.span.rows + 1)
+
+    @cached_property
+    def target_taken_and_next(self) -> tuple[Tensor, Tensor]:
+        """Q̂(S_t, A_t; θ⁻)[K, N] and Q̂(S_{t+1}, ·; θ⁻)[K, N, A], with one forward pass over the states."""
+        rows = np.union1d(self.span.rows, self.span.rows + 1)
+        values = self._values(self._learner.target, rows)
+        here = values[:, self.tensor(np.searchsorted(rows, self.span.rows))]
+        beyond = values[:, self.tensor(np.searchsorted(rows, self.span.rows + 1))]
+        return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
+
+    def _values(self, network: Ensemble | DistributedEnsemble, rows: Array) -> Tensor:
+        parts = []
+        at_once = FORWARD_IMAGES_ON_CPU if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
+        for part in np.split(rows, range(at_once, len(rows), at_once)):
+            if self._should_stop():
+                raise Interrupted
+            with torch.no_grad():
+                values = network.values(self.tensor(self.span.states(self._padded(part))))
+                parts.append(values[:, : len(part)])
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def _padded(self, rows: Array) -> Array:
+        """Images: the last one again, up to a number of them that comes often."""
+        missing = -len(rows) % IMAGE_ROWS if self._has_images else 0
+        return np.pad(rows, (0, missing), mode="edge") if missing else rows

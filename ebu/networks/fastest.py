@@ -1,0 +1,22 @@
+"""K networks in the form that is fastest for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ebu.networks.ensemble import Ensemble
+from ebu.networks.ensemble_convolution import EnsembleConvolution
+from ebu.networks.ensemble_images import EnsembleImages
+from ebu.networks.ensemble_mlp import EnsembleMLP
+
+
+def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
+    """One network's convolution is fastest as the library has it; K of them share the patches they look at."""
+    if EnsembleMLP.fits(skeleton):
+        return EnsembleMLP(skeleton, learners, device)
+    if learners > 1 and EnsembleConvolution.fits(skeleton):
+        return EnsembleConvolution(skeleton, learners, device)
+    if EnsembleImages.fits(skeleton):
+        return EnsembleImages(skeleton, learners, device)
+    return Ensemble(skeleton, learners, device)

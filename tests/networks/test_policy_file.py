@@ -1,0 +1,237 @@
+"""A policy in one file: what is saved comes back, and whatever is not such a file is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ebu.config import to_json
+from ebu.envs.spaces import ObservationSpec
+from ebu.errors import RunFailure, UserError
+from ebu.networks.fastest import stacked
+from ebu.networks.modules import build_network
+from ebu.networks.policy_file import FORMAT, SavedPolicy, load_policy, save_policy
+from ebu.presets import configure
+
+SPECS = {
+    "vector": (ObservationSpec("vector", (4,), "float32"), 1, "CartPole-v1"),
+    "onehot": (ObservationSpec("onehot", (1,), "int64", (16,)), 1, "FrozenLake-v1"),
+    "image": (ObservationSpec("image", (1, 84, 84), "uint8", scale=1 / 255), 4, "Some-Image-v0"),
+}
+
+
+def make_policy(kind="vector", seed=0):
+    spec, stack, env = SPECS[kind]
+    config = configure("ebu", env, beta=0.25, hidden_sizes=(8, 4))
+    network = stacked(build_network(spec, 3, stack, config.network), 1, torch.device("cpu"))
+    network.initialise(torch.Generator().manual_seed(seed))
+    return SavedPolicy(config, spec, 3, stack, network.named_tensors())
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "policy.ebu"
+    save_policy(path, make_policy())
+    return path
+
+
+def refused(path):
+    """The message of the refusal, which is one line that names the file."""
+    with pytest.raises(UserError) as error:
+        load_policy(path)
+    message = str(error.value)
+    assert "\n" not in message and path.name in message
+    return message
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_everything_saved_comes_back(tmp_path, kind):
+    policy = make_policy(kind)
+    save_policy(tmp_path / "p.ebu", policy)
+    loaded = load_policy(tmp_path / "p.ebu")
+    assert loaded.config == policy.config
+    assert (loaded.observation, loaded.actions, loaded.stack) == (policy.observation, 3, policy.stack)
+    assert loaded.tensors.keys() == policy.tensors.keys()
+    for name, tensor in policy.tensors.items():
+        assert torch.equal(loaded.tensors[name], tensor)
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_the_loaded_network_gives_the_same_values(tmp_path, kind):
+    policy = make_policy(kind)
+    save_policy(tmp_path / "p.ebu", policy)
+    spec, stack, _ = SPECS[kind]
+    shape = (stack * spec.shape[0], *spec.shape[1:]) if spec.kind == "image" else spec.shape
+    state = np.random.default_rng(0).integers(16, size=shape).astype(spec.dtype)
+    cpu = torch.device("cpu")
+    before, after = (p.place(cpu).state_values(0)(state) for p in (policy, load_policy(tmp_path / "p.ebu")))
+    assert np.array_equal(before, after)
+
+
+def test_the_same_policy_is_the_same_file(tmp_path):
+    for name in ("a.ebu", "b.ebu"):
+        save_policy(tmp_path / name, make_policy())
+    assert (tmp_path / "a.ebu").read_bytes() == (tmp_path / "b.ebu").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.ebu", "b.ebu"]  # nothing is left aside
+
+
+def test_a_crash_while_saving_leaves_the_old_file(saved, monkeypatch):
+    before = saved.read_bytes()
+
+    def crash(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(RunFailure, match=r"cannot write .*policy\.ebu: No space left on device"):
+        save_policy(saved, make_policy(seed=1))
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]  # and nothing half written
+
+
+def test_a_policy_can_be_read_by_whom_the_folder_lets_read(saved):
+    """As readable as any file the user makes: not private by accident of how it was written."""
+    plain = saved.with_name("plain")
+    plain.write_text("")
+    assert os.stat(saved).st_mode == os.stat(plain).st_mode
+
+
+# ---------------------------------------------------------------------- what is not a policy
+
+
+def test_a_file_that_is_not_there():
+    assert "there is no file" in refused(Path("/nowhere/policy.ebu"))
+
+
+def test_a_folder_is_not_a_policy(tmp_path):
+    refused(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"hello world", b"\x00" * 100, bytes(range(256)) * 40])
+def test_arbitrary_bytes(tmp_path, content):
+    (tmp_path / "p.ebu").write_bytes(content)
+    refused(tmp_path / "p.ebu")
+
+
+def test_a_pickle_is_refused_and_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "trapped"),))
+
+    (tmp_path / "p.ebu").write_bytes(pickle.dumps(Trap()))
+    refused(tmp_path / "p.ebu")
+    torch.save({"trap": Trap()}, tmp_path / "t.ebu")
+    refused(tmp_path / "t.ebu")
+    assert not (tmp_path / "trapped").exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_file_cut_short(saved, share):
+    content = saved.read_bytes()
+    saved.write_bytes(content[: int(len(content) * share)])
+    refused(saved)
+
+
+def test_a_file_with_something_appended(saved):
+    saved.write_bytes(saved.read_bytes() + b"more")
+    refused(saved)
+
+
+def test_tensors_without_our_header(tmp_path):
+    save_file({"weight": torch.zeros(3)}, tmp_path / "p.ebu")
+    assert "not a policy saved by ebu" in refused(tmp_path / "p.ebu")
+    save_file({"weight": torch.zeros(3)}, tmp_path / "q.ebu", metadata={"ebu-policy-99": "{}"})
+    assert "not a policy saved by ebu" in refused(tmp_path / "q.ebu")
+
+
+def save_with_header(path, tensors, text):
+    save_file(tensors, path, metadata={FORMAT: text})
+
+
+def header_of(policy):
+    observation = {"kind": "vector", "shape": [4], "dtype": "float32", "categories": [], "scale": 1.0}
+    return {"config": json.loads(to_json(policy.config)), "observation": observation, "actions": 3, "stack": 1}
+
+
+def test_the_header_used_below_is_a_good_one(tmp_path):
+    policy = make_policy()
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps(header_of(policy)))
+    assert load_policy(tmp_path / "p.ebu").config == policy.config
+
+
+@pytest.mark.parametrize("text", ["", "not json", "[]", "3", "null", "{}"])
+def test_a_header_that_is_something_else(tmp_path, text):
+    save_with_header(tmp_path / "p.ebu", make_policy().tensors, text)
+    refused(tmp_path / "p.ebu")
+
+
+VECTOR = {"kind": "vector", "shape": [4], "dtype": "float32"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config": None},
+        {"config": "text"},
+        {"config": []},
+        {"config": 3},
+        {"config": {"beta": 0.5, "unheard_of": 1}},
+        {"config": {"network": "unheard-of"}},
+        {"config": {"network": "nature"}},
+        {"config": {"hidden_sizes": [0, -3]}},
+        {"config": {"hidden_sizes": []}},
+        {"config": {"hidden_sizes": "wide"}},
+        {"config": {"hidden_sizes": [8, 5]}},
+        {"observation": None},
+        {"observation": []},
+        {"observation": {}},
+        {"observation": VECTOR | {"shape": [5]}},
+        {"observation": VECTOR | {"shape": [-4]}},
+        {"observation": VECTOR | {"shape": "four"}},
+        {"actions": None},
+        {"actions": "many"},
+        {"actions": 4},
+        {"actions": -1},
+        {"stack": None},
+        {"stack": "x"},
+    ],
+    ids=str,
+)
+def test_a_header_with_one_thing_wrong(tmp_path, change):
+    policy = make_policy()
+    header = {key: value for key, value in (header_of(policy) | change).items() if value is not None}
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps(header))
+    with pytest.raises(UserError) as error:
+        load_policy(tmp_path / "p.ebu")
+    assert "\n" not in str(error.value)
+
+
+def test_weights_of_another_network(tmp_path):
+    policy, other = make_policy(), make_policy("onehot")
+    save_with_header(tmp_path / "p.ebu", other.tensors, json.dumps(header_of(policy)))
+    assert "another network" in refused(tmp_path / "p.ebu")
+
+
+def test_any_damaged_byte_of_the_header_is_refused_or_harmless(saved):
+    """Never anything but a policy or a UserError, whatever the bytes say."""
+    content = saved.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    rng = np.random.default_rng(0)
+    refusals = 0
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[int(rng.integers(8 + size))] = int(rng.integers(256))
+        saved.write_bytes(bytes(damaged))
+        try:
+            load_policy(saved)
+        except UserError as error:
+            refusals += 1
+            assert "\n" not in str(error)
+    assert refusals > 50
