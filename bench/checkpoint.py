@@ -20,7 +20,7 @@ from ebu.config import Config
 from ebu.presets import configure
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.run_folder import RunFolder
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 
 STORED, LEARNED = 200_000, 400  # steps before learning starts, and steps over which its speed is measured
 MEGABYTES, SECONDS, SHARE = 100.0, 2.0, 0.02  # what is promised
@@ -64,43 +64,52 @@ def run(quick: bool = False) -> list[dict[str, Any]]:
 def _train(config: Config, place: Path, stored: int) -> tuple[list[Saved], Saved, float]:
     """Every checkpoint of the run, one of everything at its end, and the steps per second while learning."""
     agent = ebu.Agent.from_config(config)
-    agent.loop.evaluation_env = None  # a run ends with an evaluation, which is not what is measured
-    session = Session(RunFolder.create(place / "run", config), agent.loop, config.steps, announce=print)
+    agent.loop.evaluation_environment = None  # a run ends with an evaluation, which is not what is measured
+    session = Trainer(agent.loop, config.steps, folder=RunFolder.create(place / "run", config), announce=print)
     saved: list[Saved] = []
     clock = {stored: 0.0, config.steps: 0.0}
 
-    def on_step(step: int) -> None:
-        if step in clock:
-            clock[step] = time.perf_counter()
+    class Clock:
+        """Reads the clock at the steps of interest."""
+
+        def __call__(self, event: Any) -> None:
+            pass
+
+        def advance(self, step: int) -> None:
+            if step in clock:
+                clock[step] = time.perf_counter()
 
     _watch(session, lambda megabytes, seconds: saved.append(Saved(agent.loop.step, megabytes, seconds)))
     with agent.threads():
-        session.run([], on_step, tensorboard=True)
-    session._store = CheckpointStore(place / "whole")
-    session._saved_place = None
+        session.run([Clock()], tensorboard=True)
+    session._saves._store = CheckpointStore(place / "whole")
+    session._saves._saved_place = None
     pauses = sum(s.seconds for s in saved if s.step == stored)  # the one between the two readings of the clock
     speed = (config.steps - stored) / (clock[config.steps] - clock[stored] - pauses)
     _watch(session, lambda megabytes, seconds: saved.append(Saved(agent.loop.step, megabytes, seconds)))
-    session.run([], on_step, tensorboard=False)
+    session.run(tensorboard=False)
     return saved[:-1], saved[-1], speed
 
 
-def _watch(session: Session, tell: Callable[[float, float], None]) -> None:
+def _watch(session: Trainer, tell: Callable[[float, float], None]) -> None:
     """Have each checkpoint's bytes told, and the seconds for which it stops the run."""
-    save, write = type(session)._save, session._store.save
+    saves = session._saves
+    assert saves is not None
+    save, write = type(saves).save, saves._store.save
     written: list[int] = []
 
-    def timed(recorder: Any) -> None:
+    def timed(evaluated_at_end: bool) -> None:
         start = time.perf_counter()
-        save(session, recorder)
-        tell(written.pop() / 1e6, time.perf_counter() - start)
+        save(saves, evaluated_at_end)
+        if written:
+            tell(written.pop() / 1e6, time.perf_counter() - start)
 
     def counted(*arguments: Any) -> int:
         written.append(write(*arguments))
         return written[-1]
 
-    session._save = timed  # type: ignore[method-assign]
-    session._store.save = counted  # type: ignore[method-assign]
+    saves.save = timed  # type: ignore[method-assign]
+    saves._store.save = counted  # type: ignore[method-assign]
 
 
 def _row(what: str, ours: object, value: float, limit: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 
 from bench.timing import interleave, repeat
 from bench.updates import CASES, filled_agent, learn
-from ebu.distributed.processes import Team
+from ebu.distributed.processes import ProcessGroup
 
 SETTINGS = CASES["nature"][0]
 UPDATES, FETCHES = 4, 4
@@ -25,9 +25,9 @@ AT_MOST = 1.1  # two ranks over one process, both on two cores
 WORKER = """
 import sys
 from ebu.distributed.learner import work
-from ebu.distributed.processes import Team
-with Team(1, 2, 1, 2) as team:
-    sys.exit(work(team))
+from ebu.distributed.processes import ProcessGroup
+with ProcessGroup(1, 2, 1, 2) as group:
+    sys.exit(work(group))
 """
 
 
@@ -38,17 +38,17 @@ def run() -> list[dict[str, Any]]:
     before = torch.get_num_threads()
     worker = subprocess.Popen([sys.executable, "-c", WORKER])
     try:
-        with Team(0, 2, 0, 2) as team:
-            return _rows(team)
+        with ProcessGroup(0, 2, 0, 2) as group:
+            return _rows(group)
     finally:
         torch.set_num_threads(before)
         worker.wait(timeout=60)
 
 
-def _rows(team: Team) -> list[dict[str, Any]]:
+def _rows(group: ProcessGroup) -> list[dict[str, Any]]:
     alone = filled_agent("adaptive-ebu", SETTINGS)
     torch.set_num_threads(1)  # which the other rank takes over
-    together = filled_agent("adaptive-ebu", SETTINGS, team)
+    together = filled_agent("adaptive-ebu", SETTINGS, group)
 
     def turn(agent: Any, threads: int) -> None:
         torch.set_num_threads(threads)

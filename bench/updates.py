@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from bench.timing import interleave
-from ebu.api import Agent
-from ebu.distributed.processes import Team
+from ebu.agent import Agent
+from ebu.distributed.processes import ProcessGroup
 from ebu.presets import configure
 from ebu.types import Episode
 
@@ -59,14 +59,14 @@ def learn(agent: Agent, updates: int) -> None:
         agent.loop._learn()
 
 
-def filled_agent(name: str, settings: dict[str, Any], team: Team | None = None) -> Agent:
+def filled_agent(name: str, settings: dict[str, Any], group: ProcessGroup | None = None) -> Agent:
     """An agent whose memory holds some episodes: vectors of noise, or a still picture that changes a little at each step."""
     common = {"double_q": False, "batch_size": 32, "buffer_size": 10_000, "eval_every": 0, "seed": 0}
-    agent = Agent.from_config(configure(name, **common, **settings), team=team)
+    agent = Agent.from_config(configure(name, **common, **settings), group=group)
     loop = agent.loop
     loop.planned_steps, loop.step = 10_000, 1
     rng = np.random.default_rng(0)
-    spec = loop.observations.spec
+    spec = loop.interface.spec
     for _ in range(EPISODES):
         if spec.kind == "image":
             still = rng.random(spec.shape) < 0.1

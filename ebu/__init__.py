@@ -4,8 +4,8 @@
     agent = ebu.EBU("CartPole-v1", beta=0.5, seed=0).learn(20_000, progress_bar=True)
     print(ebu.evaluate(agent).mean)
 
-Importing the package registers its environments with Gymnasium. Names are imported when first used, so that
-``gymnasium.make("ebu:ebu/MNISTMaze-v0")`` and ``ebu --help`` do not wait for PyTorch.
+Importing the package registers its environments with Gymnasium and its methods with ``ebu.registry``. PyTorch is imported
+when first used, so that ``gymnasium.make("ebu:ebu/MNISTMaze-v0")`` and ``ebu --help`` do not wait for it.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ebu.envs.registration import register
+from ebu import algorithms as _algorithms  # noqa: F401 - registers the methods
+from ebu.agent import AGENTS, Agent, register
+from ebu.api import evaluate, load, resume
+from ebu.envs.registration import register as _register_environments
+from ebu.errors import RunFailure, UserError
+from ebu.registry import Method
+from ebu.version import __version__
 
 if TYPE_CHECKING:
     from ebu import targets
-    from ebu.api import (
-        DQN,
-        EBU,
-        AdaptiveEBU,
-        Agent,
-        NStepDQN,
-        OptimalityTightening,
-        PengQ,
-        PrioritizedDQN,
-        Retrace,
-        WatkinsQ,
-        evaluate,
-        load,
-    )
-    from ebu.errors import RunFailure, UserError
+    from ebu.algorithms.adaptive_ebu import AdaptiveEBU
+    from ebu.algorithms.dqn import DQN
+    from ebu.algorithms.ebu import EBU
+    from ebu.algorithms.n_step import NStepDQN
+    from ebu.algorithms.optimality_tightening import OptimalityTightening
+    from ebu.algorithms.peng import PengQ
+    from ebu.algorithms.per import PrioritizedDQN
+    from ebu.algorithms.retrace import Retrace
+    from ebu.algorithms.watkins import WatkinsQ
 
-__version__ = "0.1.0"
 __all__ = [
     "DQN",
     "EBU",
     "AdaptiveEBU",
     "Agent",
+    "Method",
     "NStepDQN",
     "OptimalityTightening",
     "PengQ",
@@ -47,21 +47,24 @@ __all__ = [
     "RunFailure",
     "UserError",
     "WatkinsQ",
+    "__version__",
     "evaluate",
     "load",
+    "register",
+    "resume",
     "targets",
 ]
 
-register()
-
-_HOMES = {"RunFailure": "ebu.errors", "UserError": "ebu.errors"}
+_register_environments()
 
 
 def __getattr__(name: str) -> Any:
+    """Agent classes by their names, a user's included, and the target rules, which need PyTorch."""
     if name == "targets":
         return importlib.import_module("ebu.targets")
-    if name in __all__:
-        return getattr(importlib.import_module(_HOMES.get(name, "ebu.api")), name)
+    for agent in AGENTS.values():
+        if agent.__name__ == name:
+            return agent
     raise AttributeError(f"module 'ebu' has no attribute {name!r}")
 
 

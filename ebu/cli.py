@@ -52,7 +52,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(_usage())
         return 0
     if arguments[0] in ("--version", "version"):
-        from ebu import __version__
+        from ebu.version import __version__
 
         print(__version__)
         return 0

@@ -7,6 +7,7 @@ from typing import Any
 from ebu.config import Config, merge_environment_arguments, override
 from ebu.envs.make import family
 from ebu.errors import UserError
+from ebu.registry import find_method
 
 # family → preset → settings that differ from the defaults in config.py
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
@@ -154,12 +155,6 @@ PRESETS["atari"] = {
 }
 
 
-# Where a method is at its best with another value than the common one.
-METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
-    "peng": {"trace_lambda": 0.7},  # λ = 1 would be the plain Monte-Carlo return
-}
-
-
 def preset_names(env: str) -> list[str]:
     return list(PRESETS[family(env)])
 
@@ -170,7 +165,7 @@ def configure(algo: str = "ebu", env: str = "maze", preset: str = "quick", **set
     if preset not in names:
         raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(names)}")
     config = override(Config(), algo=algo, env=env, preset=preset, **PRESETS[family(env)][preset])
-    config = override(config, **METHOD_DEFAULTS.get(algo, {}))
+    config = override(config, **find_method(algo).defaults)
     if isinstance(settings.get("env_args"), tuple):
         settings["env_args"] = merge_environment_arguments(config.environment.env_args, settings["env_args"])
     return override(config, **settings)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 # The position of a name is its identity: append, never reorder, or every seed changes its meaning.
 STREAMS = ("initialisation", "episodes", "exploration", "sampling", "evaluation")
@@ -38,4 +40,6 @@ def draw_seed(generator: np.random.Generator) -> int:
 
 
 def torch_generator(generator: np.random.Generator) -> torch.Generator:
+    import torch
+
     return torch.Generator("cpu").manual_seed(draw_seed(generator))

@@ -10,11 +10,15 @@ F the shape of one stored frame, C × H × W an image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 Array = np.ndarray
 
@@ -27,8 +31,7 @@ class Episode:
     actions: Array  # [T] int64
     rewards: Array  # [T] float32, as learned from (clipped where the setting says so)
     behaviour: Array  # [T] float32, probability μ(A_t | S_t) with which the action was taken
-    terminated: bool  # the environment reached a terminal state: the value beyond is 0
-    truncated: bool  # cut off by a limit: the value beyond is unknown and bootstrapped
+    terminated: bool  # the environment reached a terminal state, the value beyond is 0; else it was cut off by a limit
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -75,8 +78,7 @@ class Targets:
     """What a target rule hands to the backlog for the N steps of a span and K learners."""
 
     values: torch.Tensor  # [K, N]
-    lower: torch.Tensor | None = None  # [K, N] Optimality Tightening's L^max
-    upper: torch.Tensor | None = None  # [K, N] and U^min
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)  # [K, N] each: what the method's correction wants
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,7 @@ class Batch:
     actions: torch.Tensor  # [B]
     targets: torch.Tensor  # [K, B]
     steps: Array  # [B] the memory's number of each step
-    lower: torch.Tensor | None = None  # [K, B]
-    upper: torch.Tensor | None = None  # [K, B]
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)  # [K, B] each, as the rule gave them
     weights: torch.Tensor | None = None  # [B]
 
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ebu.algorithms import ALGORITHMS
-from ebu.api import AGENTS
+from ebu.agent import AGENTS
 from ebu.presets import configure
+from ebu.registry import methods
 from ebu.training.events import Evaluated, Event
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -59,7 +59,7 @@ def save(name: str, row: dict[str, Any]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("maze", "cartpole"))
-    parser.add_argument("--algos", nargs="*", default=list(ALGORITHMS))
+    parser.add_argument("--algos", nargs="*", default=list(methods()))
     parser.add_argument("--seeds", type=int, nargs="*", default=None)
     arguments = parser.parse_args()
     {"maze": maze, "cartpole": cartpole}[arguments.what](

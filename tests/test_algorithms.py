@@ -1,9 +1,8 @@
 import pytest
 
 import ebu
-from ebu.algorithms import ALGORITHMS, composition
-from ebu.api import AGENTS
-from ebu.presets import configure
+from ebu.agent import AGENTS
+from ebu.registry import methods
 
 QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,)}
 
@@ -11,13 +10,13 @@ QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 20
 def test_every_algorithm_has_its_agent_and_its_page():
     import pathlib
 
-    assert list(AGENTS) == list(ALGORITHMS)
+    assert list(AGENTS) == list(methods())
     pages = pathlib.Path(__file__).parent.parent / "docs" / "algorithms"
-    for name in ALGORITHMS:
+    for name in methods():
         assert (pages / f"{name}.md").is_file(), f"docs/algorithms/{name}.md is missing"
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", list(methods()))
 @pytest.mark.parametrize("options", [{}, {"dueling": True}, {"tau": 0.1}, {"learning_rate_schedule": "linear"}], ids=str)
 def test_every_method_takes_every_option(name, options):
     agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(260)
@@ -25,7 +24,7 @@ def test_every_method_takes_every_option(name, options):
     assert ebu.evaluate(agent, episodes=1).mean > 0
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", list(methods()))
 def test_double_q_changes_what_every_method_but_retrace_learns(name):
     apart = {"learning_rate": 0.03, "tau": 1.0, "target_update_interval": 90, "betas": (0.2, 0.8)}  # θ and θ⁻ disagree
     apart["trace_lambda"] = 0.5
@@ -35,7 +34,7 @@ def test_double_q_changes_what_every_method_but_retrace_learns(name):
     assert bool(same) == (name == "retrace")  # whose policy comes from the online network anyway
 
 
-@pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "n-step"])
+@pytest.mark.parametrize("name", [n for n in methods() if n != "n-step"])
 def test_methods_on_whole_episodes_and_steps_run_on_images_with_stacks(name):
     agent = AGENTS[name](
         "maze",
@@ -89,16 +88,16 @@ def test_single_steps_are_drawn_ahead_while_their_targets_stay_the_same(name, se
     agent = AGENTS[name]("maze", preset="quick", **{**QUICK, **maze, **hard, **settings})
     loop, drawn = agent.loop, []
     sample = loop.sampler.sample
-    loop.sampler.sample = lambda memory, wanted, rng: drawn.append(wanted) or sample(memory, wanted, rng)
+    loop.sampler.sample = lambda memory, wanted, rng, progress: drawn.append(wanted) or sample(memory, wanted, rng, progress)
     agent.learn(160)
     assert loop.updates > 10 and set(drawn) == {4 * ahead}
     assert len(drawn) == -(-loop.updates // ahead)
 
 
 def test_prioritised_replay_scales_the_step_size_once():
-    config = configure("per", "CartPole-v1", learning_rate=1e-3, priority_lr_scale=0.25)
-    assert composition(config)["config"].learner.learning_rate == pytest.approx(2.5e-4)
-    assert config.learner.learning_rate == 1e-3
+    agent = ebu.PrioritizedDQN("CartPole-v1", learning_rate=1e-3, priority_lr_scale=0.25)
+    assert agent.loop.config.learner.learning_rate == pytest.approx(2.5e-4)
+    assert agent.config.learner.learning_rate == 1e-3
 
 
 def test_prioritised_replay_learns_its_priorities_from_the_errors():

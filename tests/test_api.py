@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 import ebu
-from ebu.api import AGENTS, choose_device
+from ebu.agent import AGENTS, choose_device
 from ebu.config import override
 from ebu.networks.policy_file import SavedPolicy, save_policy
 from ebu.training.events import EpisodeEnded, Trained
@@ -291,7 +291,7 @@ def test_a_loaded_policy_can_be_saved_again_and_learned_on(trained, tmp_path):
 def test_a_policy_trained_on_a_gpu_can_be_loaded_without_one(trained, tmp_path):
     tensors = trained.loop.learner.online.named_tensors()
     config = override(trained.config, device="cuda")
-    save_policy(tmp_path / "gpu.ebu", SavedPolicy(config, trained.observations.spec, 2, 1, tensors))
+    save_policy(tmp_path / "gpu.ebu", SavedPolicy(config, trained.interface.spec, 2, 1, tensors))
     loaded = ebu.load(tmp_path / "gpu.ebu", device="cpu")
     assert loaded.predict(observations(1)[0]) == trained.predict(observations(1)[0])
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ebu.algorithms import ALGORITHMS, composition
-from ebu.api import AGENTS
+from ebu.agent import AGENTS
 from ebu.config import check, environment_arguments, field_names, flat
 from ebu.envs.make import family, make_environment
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
 from ebu.presets import PRESETS, configure, preset_names
+from ebu.registry import find_method, methods
 
 REPRESENTATIVES = {
     "maze": "maze",
@@ -31,11 +31,12 @@ def test_every_family_has_presets_and_quick_among_them():
 @pytest.mark.parametrize(("kind", "preset"), ALL)
 def test_a_preset_names_settings_that_exist_and_are_possible(kind, preset):
     assert PRESETS[kind][preset].keys() <= field_names().keys()
-    for algo in ALGORITHMS:
+    for algo in methods():
         config = configure(algo, REPRESENTATIVES[kind], preset)
         check(config)
         assert (config.algo, config.preset, config.environment.env) == (algo, preset, REPRESENTATIVES[kind])
-        composition(config)
+        find_method(algo).sampler(config)
+        find_method(algo).rule(config)
 
 
 @pytest.mark.parametrize(("kind", "preset"), ALL)

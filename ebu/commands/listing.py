@@ -8,11 +8,11 @@ from importlib import resources
 from rich.console import Console
 from rich.table import Table
 
-from ebu.algorithms import ALGORITHMS
 from ebu.commands.reports import ITEMS
 from ebu.envs.make import EXAMPLES
 from ebu.errors import UserError
 from ebu.presets import PRESETS
+from ebu.registry import methods
 
 
 def listing(arguments: list[str]) -> int:
@@ -23,7 +23,7 @@ def listing(arguments: list[str]) -> int:
         raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
     console = Console()
     sections = {
-        "Algorithms  (--algo)": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
+        "Algorithms  (--algo)": {name: method.title for name, method in methods().items()},
         "Environments  (--env; any Gymnasium id with discrete actions)": EXAMPLES,
         "Items of the paper  (ebu reproduce)": {name: _first_line(module) for name, module in ITEMS.items()},
         "Presets  (--preset)": {family: ", ".join(presets) for family, presets in PRESETS.items()},

@@ -1,4 +1,4 @@
-"""``ebu resume`` and ``ebu verify``: go on with a run, and check that one can."""
+"""``ebu resume`` and ``ebu verify``: continue a run, and check that one can be continued."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Annotated
 
 import tyro
 
-from ebu.api import Agent
+from ebu.agent import Agent, Ranks
 from ebu.commands.parsing import parse
-from ebu.commands.train import carry_on
+from ebu.commands.ranks import with_ranks
+from ebu.commands.train import train_and_tell
 from ebu.config import Config, override
-from ebu.distributed.learner import as_team
-from ebu.distributed.processes import Team
 from ebu.errors import UserError
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.checkpoints import verify as verify_checkpoints
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
-from ebu.training.trainer import Session
 
 MAX_ROW_BYTES = 64 << 20  # a longer line is no row
 MAX_PROBLEMS = 20  # of one kind that are listed
@@ -29,7 +27,7 @@ MAX_PROBLEMS = 20  # of one kind that are listed
 
 @dataclass(frozen=True)
 class ResumeArguments:
-    """Go on with a run exactly where its last checkpoint stands."""
+    """Continue a run exactly where its last checkpoint stands."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
@@ -51,18 +49,18 @@ class VerifyArguments:
 
 
 def resume(arguments: list[str]) -> int:
-    return as_team(lambda team: _resume(arguments, team))
+    return with_ranks(lambda ranks: _resume(arguments, ranks))
 
 
-def _resume(arguments: list[str], team: Team | None) -> int:
+def _resume(arguments: list[str], ranks: Ranks | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
     if folder.summary.is_file() and not (folder.path / "checkpoints").exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
     with RunLock(folder.path):
-        agent = Agent.from_config(folder.config(), team=team)
-        return carry_on(folder, agent, args.tensorboard, args.quiet, resume=True)
+        agent = Agent.from_config(folder.config(), ranks=ranks)
+        return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True)
 
 
 def verify(arguments: list[str]) -> int:
@@ -143,10 +141,12 @@ def prove(config: Config, steps: int) -> list[str]:
 
 
 def _train(folder: RunFolder, config: Config, stop_at: int | None) -> bytes:
+    from ebu.training.trainer import Trainer
+
     agent = Agent.from_config(config)
-    session = Session(folder, agent.loop, config.steps, announce=lambda text: None)
-    session.resume()
-    finished = session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
+    trainer = Trainer(agent.loop, config.steps, folder=folder)
+    trainer.resume()
+    finished = trainer.run([lambda event: stop_at is None or event.step < stop_at], tensorboard=False)
     if not finished and stop_at is None:
         raise KeyboardInterrupt  # the signal was for the proof, not for one of its runs
     return agent.loop.learner.state_dict()["online"]["parameters"].numpy(force=True).tobytes()

@@ -14,21 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebu import running
-from ebu.algorithms import find
-from ebu.api import Agent
+from ebu.agent import Agent, Progress, Ranks
 from ebu.commands.parsing import parse, peek
+from ebu.commands.ranks import with_ranks
 from ebu.config import Config, merge_environment_arguments, override
-from ebu.distributed.learner import as_team
-from ebu.distributed.processes import Team
-from ebu.memory.expected import available_bytes, expect
 from ebu.presets import configure
-from ebu.running import Carried
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder, evaluations
-from ebu.training.progress import ProgressBar
-from ebu.training.summary import sparkline
-from ebu.training.trainer import Announce, termination_interrupts
 
 DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
 
@@ -53,26 +45,27 @@ class TrainArguments:
 
 
 def train(arguments: list[str]) -> int:
-    return as_team(lambda team: _train(arguments, team))
+    return with_ranks(lambda ranks: _train(arguments, ranks))
 
 
-def _train(arguments: list[str], team: Team | None) -> int:
+def _train(arguments: list[str], ranks: Ranks | None) -> int:
     algo = peek(arguments, "--algo", "ebu")
     env = peek(arguments, "--env", "maze")
-    find(algo)
     default = TrainArguments(settings=configure(algo, env, peek(arguments, "--preset", "quick")))
     parsed = parse(TrainArguments, arguments, "ebu train", default, DESCRIPTION)
     config = parsed.settings
     merged = merge_environment_arguments(default.settings.environment.env_args, config.environment.env_args)
     config = override(config, env_args=merged)
-    agent = Agent.from_config(config, team=team)  # everything that can be refused is refused here, before a folder is made
+    agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = RunFolder.create(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
-        return carry_on(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
+        return train_and_tell(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 
 
-def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
-    """Train to the end of the plan, or to a signal; returns the exit code."""
+def train_and_tell(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
+    """Train to the end of the plan, or to a signal, and print what came of it; returns the exit code."""
+    from ebu.training.trainer import termination_interrupts
+
     config = agent.config
     console = Console(stderr=True, highlight=False)
     where = escape(str(folder.path))
@@ -82,15 +75,17 @@ def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, re
     if tensorboard:
         console.print(f"live curves: tensorboard --logdir {where}", style="dim", soft_wrap=True)
     _tell_memory(agent, console)
-    make_watcher = None
-    if not quiet and sys.stderr.isatty():
-        make_watcher = lambda start: ProgressBar(config.steps, config.algo, console, start)  # noqa: E731
-    announce: Announce = lambda text: console.print(text, markup=False, soft_wrap=True)  # noqa: E731
     stopped = "interrupted"
     with suppress(KeyboardInterrupt), termination_interrupts():  # before the first step, and after the last
-        carried = running.carry_on(folder, agent, resume, tensorboard, announce, make_watcher)
-        if carried.finished:
-            _print_summary(folder, agent, carried)
+        progress = agent.train_in(
+            folder,
+            resume=resume,
+            tensorboard=tensorboard,
+            progress_bar=not quiet and sys.stderr.isatty(),
+            announce=lambda text: console.print(text, markup=False, soft_wrap=True),
+        )
+        if progress.finished:
+            _print_summary(folder, agent, progress)
             return 0
         stopped = f"stopped at step {agent.loop.step:,}"
     print(f"{stopped}; continue with: ebu resume {shlex.quote(str(folder.path))}", file=sys.stderr)
@@ -99,9 +94,11 @@ def carry_on(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, re
 
 def _tell_memory(agent: Agent, console: Console) -> None:
     """What the replay memory will take, before it takes it."""
-    config, spec = agent.config, agent.observations.spec
+    from ebu.training.footprint import available_bytes, expect
+
+    config, spec = agent.config, agent.interface.spec
     steps = min(config.memory.buffer_size, config.steps)
-    expected = expect(steps, spec.shape, spec.dtype, stack=agent.stack, compress=config.memory.compress)
+    expected = expect(steps, spec.shape, spec.dtype, stack=agent.interface.stack, compress=config.memory.compress)
     console.print(expected.words(), style="dim", soft_wrap=True)
     warning = expected.warning(available_bytes())
     if warning is not None:
@@ -116,12 +113,15 @@ def _free_folder(config: Config) -> Path:
     return path
 
 
-def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
+def _print_summary(folder: RunFolder, agent: Agent, progress: Progress) -> None:
     """A few facts, the curve, where things are."""
+    from ebu.training.conclusion import greedy_maze
+    from ebu.training.summary import sparkline
+
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     console = Console()
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _facts(summary, agent, carried):
+    for name, value in _facts(summary, agent, progress):
         table.add_row(name, value)
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
@@ -130,8 +130,8 @@ def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
     table.add_row("picture", escape(str(folder.curve)))
     table.add_row("next", f"ebu eval {place}   ·   ebu play {place}")
     console.print(table, highlight=False)
-    if (folder.path / "maze.png").is_file():
-        maze = running.greedy_maze(agent)
+    maze = greedy_maze(agent)
+    if maze is not None:
         console.print(maze.render_text(maze.values), highlight=False, markup=False)
         console.print(f"as a picture: {folder.path / 'maze.png'}", style="dim", highlight=False, markup=False)
     if "greedy_relative_length" in summary:
@@ -140,10 +140,10 @@ def _print_summary(folder: RunFolder, agent: Agent, carried: Carried) -> None:
         console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)
 
 
-def _facts(summary: dict[str, Any], agent: Agent, carried: Carried) -> list[tuple[str, str]]:
+def _facts(summary: dict[str, Any], agent: Agent, progress: Progress) -> list[tuple[str, str]]:
     facts = [("steps", f"{summary['steps']:,}")]
-    if carried.steps:
-        speed = f"{carried.steps:,} now, in {carried.seconds:.0f} s: {carried.steps / carried.seconds:,.0f} per second"
+    if progress.steps:
+        speed = f"{progress.steps:,} now, in {progress.seconds:.0f} s: {progress.steps / progress.seconds:,.0f} per second"
         facts = [("steps", f"{summary['steps']:,} ({speed})")]
     if "final_mean_reward" in summary:
         facts.append(("final score", f"{summary['final_mean_reward']:.4g}  (best {summary['best_mean_reward']:.4g})"))

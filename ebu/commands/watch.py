@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from ebu.api import Agent, evaluate, load
+from ebu.agent import Agent
+from ebu.api import evaluate, load
 from ebu.commands.parsing import parse
 from ebu.errors import UserError
 from ebu.storage.run_folder import RunFolder
@@ -113,18 +115,20 @@ def require(args: EvalArguments | PlayArguments, **least: int) -> None:
 
 def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tuple[list[Any], float]:
     """What the environment showed at each step of one episode, and its score."""
-    rng = np.random.default_rng(seed)
-    observation, _ = env.reset(seed=seed)
-    shown = [env.render()]
-    score, state, over = 0.0, None, False
-    while not over and len(shown) <= args.max_steps:
-        action, state = agent.predict(observation, state=state)
-        if args.epsilon and rng.random() < args.epsilon:
-            action = int(rng.integers(agent.actions))
-        observation, reward, terminated, truncated, _ = env.step(action)
-        score += float(reward)
-        shown.append(env.render())
-        over = terminated or truncated
+    from ebu.training.environment import Environment
+    from ebu.training.evaluate import rollout
+
+    shown: list[Any] = []
+    steps = rollout(
+        agent.policy,
+        Environment(env),
+        seed=seed,
+        epsilon=args.epsilon,
+        rng=np.random.default_rng(seed),
+        stack=agent.interface.stack,
+        watch=lambda: shown.append(env.render()),
+    )
+    score = sum(step.result.reward for step in islice(steps, args.max_steps))
     return shown, score
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,66 +18,47 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ebu.config import Config, flat, from_json
-from ebu.distributed.processes import LostRank, Team, join, shares_of
+from ebu.config import flat, from_json
+from ebu.distributed.processes import LostRank, ProcessGroup, join, shares_of
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
-from ebu.learning.learner import Learner, Update
+from ebu.learning.learner import Blueprint, Update
 from ebu.networks.ensemble import Ensemble
-from ebu.networks.fastest import stacked
-from ebu.networks.modules import build_network
+from ebu.networks.fastest import fastest_ensemble
 from ebu.types import Array, Batch
 
 NetworkName = Literal["online", "target"]
 NO_STEPS = np.empty(0, np.int64)  # which steps a batch holds is known to rank 0 and matters to the memory only
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What learners are made from, in a form that travels."""
+def blueprint_to_json(blueprint: Blueprint) -> str:
+    return json.dumps({**asdict(blueprint), "config": flat(blueprint.config)})
 
-    config: Config
-    observation: ObservationSpec
-    actions: int
-    stack: int
-    learners: int
 
-    def skeleton(self) -> nn.Module:
-        return build_network(self.observation, self.actions, self.stack, self.config.network)
-
-    def build(self, learners: int, device: torch.device) -> Learner:
-        """All of the learners, or a share."""
-        config = self.config
-        return Learner(self.skeleton(), learners, config.learner, config.target.tightening_weight, device)
-
-    def to_json(self) -> str:
-        return json.dumps({**asdict(self), "config": flat(self.config)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Plan:
-        values = json.loads(text)
-        observation: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.pop("observation").items()}
-        config = from_json(json.dumps(values.pop("config")))
-        return cls(config=config, observation=ObservationSpec(**observation), **values)
+def blueprint_from_json(text: str) -> Blueprint:
+    values = json.loads(text)
+    observation: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.pop("observation").items()}
+    config = from_json(json.dumps(values.pop("config")))
+    return Blueprint(config=config, observation=ObservationSpec(**observation), **values)
 
 
 class Share:
     """The learners of one rank, and the calls that all ranks make together. Results are complete at rank 0 only."""
 
-    def __init__(self, team: Team, plan: Plan, device: torch.device) -> None:
-        self._team = team
-        self._plan = plan
+    def __init__(self, group: ProcessGroup, blueprint: Blueprint, device: torch.device) -> None:
+        self._group = group
+        self._blueprint = blueprint
         self.device = device
-        self._shares = shares_of(plan.learners, team.size)
-        self.own = self._shares[team.rank]
-        self.learner = plan.build(len(self.own), device)
+        self._shares = shares_of(blueprint.learners, group.size)
+        self.own = self._shares[group.rank]
+        self.learner = blueprint.build(len(self.own), device)
 
     @classmethod
-    def from_call(cls, team: Team, text: Tensor, device: str, threads: int) -> Share:
+    def from_call(cls, group: ProcessGroup, text: Tensor, device: str, threads: int) -> Share:
         """As rank 0 announces it."""
         torch.set_num_threads(threads)
-        plan = Plan.from_json(text.numpy().tobytes().decode())
-        return cls(team, plan, team.own_device(torch.device(device)))
+        blueprint = blueprint_from_json(text.numpy().tobytes().decode())
+        return cls(group, blueprint, group.own_device(torch.device(device)))
 
     def network(self, name: NetworkName) -> Ensemble:
         return self.learner.online if name == "online" else self.learner.target
@@ -86,7 +67,7 @@ class Share:
         """Every rank draws the weights of all learners, in the order of one process, and keeps its own."""
         generator = torch.Generator()
         generator.set_state(generator_state)
-        everyone = Ensemble(self._plan.skeleton(), self._plan.learners, torch.device("cpu"))
+        everyone = Ensemble(self._blueprint.skeleton(), self._blueprint.learners, torch.device("cpu"))
         everyone.initialise(generator, scheme)
         for network in (self.learner.online, self.learner.target):
             network.parameters.copy_(everyone.parameters[self.own.start : self.own.stop])
@@ -94,13 +75,13 @@ class Share:
     @torch.no_grad()
     def values(self, name: NetworkName, states: Tensor) -> Tensor | None:
         """[K, B, A]"""
-        return self._team.gather(self.network(name).values(states), self._shares)
+        return self._group.gather(self.network(name).values(states), self._shares)
 
     def update(self, learning_rate: float, states: Tensor, actions: Tensor, targets: Tensor) -> Update | None:
         self.learner.set_learning_rate(learning_rate)
         update = self.learner.update(Batch(states, actions, targets[self.own.start : self.own.stop], NO_STEPS))
         seen = torch.stack((update.loss, update.values, update.errors), dim=1)  # [k, 3, B]: one message
-        whole = self._team.gather(seen, self._shares)
+        whole = self._group.gather(seen, self._shares)
         return None if whole is None else Update(*whole.transpose(0, 1).contiguous())
 
     def update_target(self) -> None:
@@ -111,7 +92,7 @@ class Share:
         """θ and θ⁻ of one learner, from the rank that has it to every learner of every rank."""
         row = learner - self.own.start if learner in self.own else 0  # elsewhere any row will do: it is overwritten
         for network in (self.learner.online, self.learner.target):
-            weights = self._team.broadcast(network.parameters[row].clone(), self._owner(learner))
+            weights = self._group.broadcast(network.parameters[row].clone(), self._owner(learner))
             network.parameters.copy_(weights.expand_as(network.parameters))
 
     @torch.no_grad()
@@ -122,9 +103,9 @@ class Share:
     def fetch(self, name: NetworkName, learner: int, into: Tensor | None = None) -> None:
         """The weights of one learner of another rank, written into rank 0's tensor."""
         if learner in self.own:
-            self._team.send(self.network(name).parameters[learner - self.own.start], 0)
+            self._group.send(self.network(name).parameters[learner - self.own.start], 0)
         elif into is not None:
-            self._team.receive(into, self._owner(learner))
+            self._group.receive(into, self._owner(learner))
 
     def state_dict(self) -> dict[str, Any]:
         return self._gathered(self.learner.state_dict())
@@ -139,13 +120,13 @@ class Share:
         """A state as of all learners: tensors begin with the learners' axis, everything else is alike on every rank."""
         if isinstance(part, dict):
             return {key: self._gathered(value) for key, value in part.items()}
-        return self._team.gather(part, self._shares) if isinstance(part, Tensor) else part
+        return self._group.gather(part, self._shares) if isinstance(part, Tensor) else part
 
     def _scattered(self, whole: Any, part: Any) -> Any:
         """The reverse, in the same order; ``part`` gives the form."""
         if isinstance(part, dict):
             return {key: self._scattered(None if whole is None else whole[key], value) for key, value in part.items()}
-        return self._team.scatter(whole, part, self._shares) if isinstance(part, Tensor) else self._team.tell(whole)
+        return self._group.scatter(whole, part, self._shares) if isinstance(part, Tensor) else self._group.tell(whole)
 
 
 class DistributedEnsemble:
@@ -162,7 +143,7 @@ class DistributedEnsemble:
     @cached_property
     def _visitor(self) -> Ensemble:
         """A network of rank 0's for the weights of one learner of another rank."""
-        return stacked(self._skeleton, 1, self.device)
+        return fastest_ensemble(self._skeleton, 1, self.device)
 
     def values(self, states: Tensor) -> Tensor:
         """Q(s, ·) of every learner: [K, B, A]."""
@@ -208,23 +189,23 @@ class DistributedEnsemble:
 
 
 class DistributedLearner:
-    """K learners of which rank 0 has some: what the loop needs of a ``Learner``, at rank 0. A team has one at a time."""
+    """K learners of which rank 0 has some: what the loop needs of a ``Learner``, at rank 0. A group has one at a time."""
 
-    def __init__(self, team: Team, plan: Plan, device: torch.device) -> None:
-        self._team = team
-        self._share = Share(team, plan, device)
-        text = torch.frombuffer(bytearray(plan.to_json().encode()), dtype=torch.uint8)
-        with team.together("build", text, device.type, torch.get_num_threads()):
-            skeleton = plan.skeleton()
+    def __init__(self, group: ProcessGroup, blueprint: Blueprint, device: torch.device) -> None:
+        self._group = group
+        self._share = Share(group, blueprint, device)
+        text = torch.frombuffer(bytearray(blueprint_to_json(blueprint).encode()), dtype=torch.uint8)
+        with group.together("build", text, device.type, torch.get_num_threads()):
+            skeleton = blueprint.skeleton()
             self.online = DistributedEnsemble("online", self._share, self._call, skeleton)
             self.target = DistributedEnsemble("target", self._share, self._call, skeleton)
-        self._learning_rate = plan.config.learner.learning_rate
+        self._learning_rate = blueprint.config.learner.learning_rate
 
     def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
         self._change("initialise", generator.get_state(), scheme)
 
     def update(self, batch: Batch) -> Update:
-        assert batch.lower is None and batch.weights is None, "methods with bounds or weights have one learner"
+        assert not batch.columns and batch.weights is None, "methods with columns or weights have one learner"
         return self._change("update", self._learning_rate, batch.states, batch.actions, batch.targets)
 
     def update_target(self) -> None:
@@ -244,7 +225,7 @@ class DistributedLearner:
         self._change("load_state_dict", state=state)
 
     def _call(self, name: str, *arguments: Any, **at_rank_0: Any) -> Any:
-        with self._team.together(name, *arguments):
+        with self._group.together(name, *arguments):
             return getattr(self._share, name)(*arguments, **at_rank_0)
 
     def _change(self, name: str, *arguments: Any, **at_rank_0: Any) -> Any:
@@ -266,16 +247,34 @@ def require_work_for_all(algo: str, learners: int, ranks: int) -> None:
         raise UserError(f"{algo} has {learners} learners for {ranks} ranks; start fewer ranks, or give more --betas")
 
 
-def as_team(lead: Callable[[Team | None], int]) -> int:
-    """Run a command: by itself, or where torchrun started several ranks, on rank 0 with the others at its service."""
-    team = join()
-    if team is None:
+class Ranks:
+    """The ranks of a run as an agent at rank 0 sees them."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        self._group = group
+        self.size = group.size
+
+    def require_work(self, algo: str, learners: int) -> None:
+        """Refuse more ranks than learners."""
+        require_work_for_all(algo, learners, self.size)
+
+    def own_device(self, device: torch.device) -> torch.device:
+        return self._group.own_device(device)
+
+    def make_learner(self, blueprint: Blueprint, device: torch.device) -> DistributedLearner:
+        return DistributedLearner(self._group, blueprint, device)
+
+
+def lead_or_work(lead: Callable[[Ranks | None], int]) -> int:
+    """Run a command at rank 0 while the other ranks make the calls it announces; by itself where there is one rank."""
+    group = join()
+    if group is None:
         return lead(None)
-    with team:
-        return work(team) if team.rank else lead(team)
+    with group:
+        return work(group) if group.rank else lead(Ranks(group))
 
 
-def work(team: Team) -> int:
+def work(group: ProcessGroup) -> int:
     """Make the calls that rank 0 announces, until it says stop or is gone.
 
     A signal that asks to stop is for rank 0, which still needs the weights of this rank for its checkpoint.
@@ -285,11 +284,11 @@ def work(team: Team) -> int:
     share: Share | None = None
     try:
         while True:
-            name, arguments = team.listen()
+            name, arguments = group.listen()
             if name == "stop":
                 return 0
             if name == "build":
-                share = Share.from_call(team, *arguments)
+                share = Share.from_call(group, *arguments)
             else:
                 getattr(share, name)(*arguments)
     except LostRank:

@@ -31,14 +31,14 @@ def is_launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def join() -> Team | None:
-    """The team of the processes torchrun started; None for a process on its own."""
+def join() -> ProcessGroup | None:
+    """The group of the processes torchrun started; None for a process on its own."""
     if not is_launched() or os.environ["WORLD_SIZE"] == "1":
         return None
-    return Team(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")))
+    return ProcessGroup(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")))
 
 
-class Team:
+class ProcessGroup:
     """All ranks of a run. Every rank makes the same calls in the same order; rank 0 says which.
 
     Tensors on the CPU travel by gloo, tensors on a GPU by NCCL. Announcements stay on the CPU, where reading one waits for
@@ -56,7 +56,7 @@ class Team:
             timeout=IDLE_TIME if rank else ANSWER_TIME,
         )
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -45,7 +45,7 @@ def family(name: str) -> Family:
 
 
 @dataclass(frozen=True)
-class World:
+class EnvironmentSource:
     """How to make an environment, for training and for evaluation, as often as needed."""
 
     name: str

@@ -234,7 +234,7 @@ def maze() -> World:
         id="maze",
         title="A walk through a maze",
         words="Reaching the star pays 1,000, walking into a wall costs 1. Half of the moves were made at random.",
-        episode=Episode(played.observations, played.actions, played.rewards, np.array(behaviour), True, False),
+        episode=Episode(played.observations, played.actions, played.rewards, np.array(behaviour), True),
         actions=("↑", "↓", "←", "→"),
         names=tuple(f"{row + 1},{column + 1}" for row, column in cells),
         places=tuple(f"row {row + 1}, column {column + 1}" for row, column in cells),

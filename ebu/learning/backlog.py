@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -65,27 +66,22 @@ class Backlog:
             arrays = [pick(pending.span, positions) for pending, positions in parts]
             return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-        def columns(name: str) -> Tensor | None:
-            if getattr(parts[0][0].targets, name) is None:
-                return None
+        def columns(pick: Callable[[Targets], Tensor]) -> Tensor:
             tensors = [
-                getattr(pending.targets, name)[..., torch.from_numpy(positions).to(self._device)]
-                for pending, positions in parts
+                pick(pending.targets)[..., torch.from_numpy(positions).to(self._device)] for pending, positions in parts
             ]
             return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
 
-        values = columns("values")
-        assert values is not None
+        names = parts[0][0].targets.columns
         weights = None
         if parts[0][0].span.weights is not None:
             weights = torch.from_numpy(rows(lambda span, i: span.weights[i])).to(self._device)
         return Batch(
             states=torch.from_numpy(rows(lambda span, i: span.states(span.rows[i]))).to(self._device),
             actions=torch.from_numpy(rows(lambda span, i: span.actions[i])).to(self._device),
-            targets=values,
+            targets=columns(lambda targets: targets.values),
             steps=rows(lambda span, i: span.steps[i]),
-            lower=columns("lower"),
-            upper=columns("upper"),
+            columns={name: columns(lambda targets, name=name: targets.columns[name]) for name in names},  # type: ignore[misc]
             weights=weights,
         )
 
@@ -96,7 +92,7 @@ def _saved(pending: _Pending) -> dict[str, Any]:
     return {
         "used": pending.used,
         "span": span,
-        "targets": {f.name: getattr(pending.targets, f.name) for f in fields(Targets)},
+        "targets": {"values": pending.targets.values, **pending.targets.columns},
         "frames": zstandard.ZstdCompressor(level=1).compress(frames.data.cast("B")),
         "frames_shape": list(frames.shape),
         "frames_dtype": frames.dtype.str,
@@ -108,8 +104,9 @@ def _restored(saved: dict[str, Any], device: torch.device, learners: int, action
     size = math.prod(shape) * dtype.itemsize
     if zstandard.get_frame_parameters(saved["frames"]).content_size != size:
         raise ValueError("the frames of a pending span declare another size")
-    targets: Any = {name: None if t is None else t.to(device) for name, t in saved["targets"].items()}
-    pending = _Pending(Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"]), Targets(**targets), int(saved["used"]))
+    columns = {name: tensor.to(device) for name, tensor in saved["targets"].items() if tensor is not None}
+    targets = Targets(columns.pop("values"), columns)
+    pending = _Pending(Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"]), targets, int(saved["used"]))
     _require_sense(pending, shape[0], learners, actions)  # before memory is taken for the frames
     frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
     return replace(pending, span=replace(pending.span, frames=frames))
@@ -130,8 +127,10 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
         and frames <= steps * (2 if stacked is None else 1 + stacked.shape[1])
         and (stacked is None or (len(stacked) == frames and _within(stacked + 1, frames + 1)))
         and (span.weights is None or len(span.weights) == steps)
-        and pending.targets.values is not None
-        and all(t is None or (t.dtype, t.shape) == (torch.float32, (learners, steps)) for t in vars(pending.targets).values())
+        and all(
+            (column.dtype, column.shape) == (torch.float32, (learners, steps))
+            for column in (pending.targets.values, *pending.targets.columns.values())
+        )
     )
     if not fits:
         raise ValueError("a pending span does not hold together")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from ebu.config import LearnerConfig
+from ebu.config import Config, LearnerConfig
+from ebu.envs.spaces import ObservationSpec
 from ebu.learning.losses import LOSSES
 from ebu.learning.optimisers import OPTIMISERS
-from ebu.networks.fastest import stacked
-from ebu.targets import combine
-from ebu.types import Batch
+from ebu.networks.fastest import fastest_ensemble
+from ebu.networks.modules import build_network
+from ebu.types import Array, Batch
+
+if TYPE_CHECKING:
+    from ebu.registry import Correction
 
 
 @dataclass(frozen=True)
@@ -25,21 +30,83 @@ class Update:
     errors: Tensor  # [K, B] target − value
 
 
-class Learner:
+class Networks(Protocol):
+    """K networks as the loop sees them, wherever they are kept."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def values(self, states: Tensor) -> Tensor:
+        """Q(s, ·) of every learner: [K, B, A]."""
+
+    def state_values(self, learner: int) -> Callable[[Array], Array]:
+        """A function from one state to Q(s, ·)[A] of one learner, following its weights as they change."""
+
+    def named_tensors(self, learner: int = 0) -> dict[str, Tensor]: ...
+
+    def load_named_tensors(self, tensors: dict[str, Tensor]) -> None: ...
+
+
+class Learner(Protocol):
+    """What the loop needs of K learners, in this process or divided among several."""
+
+    @property
+    def online(self) -> Networks: ...
+
+    @property
+    def target(self) -> Networks: ...
+
+    def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None: ...
+
+    def update(self, batch: Batch) -> Update: ...
+
+    def update_target(self) -> None: ...
+
+    def copy_to_all(self, learner: int) -> None: ...
+
+    def set_learning_rate(self, learning_rate: float) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What learners are made from."""
+
+    config: Config
+    observation: ObservationSpec
+    actions: int
+    stack: int  # frames in a state
+    learners: int
+
+    def skeleton(self) -> nn.Module:
+        """The network's shape, without weights."""
+        return build_network(self.observation, self.actions, self.stack, self.config.network)
+
+    def build(self, learners: int, device: torch.device, correction: Correction | None = None) -> LocalLearner:
+        """All of the learners, or a share of them, in this process."""
+        return LocalLearner(self.skeleton(), learners, self.config.learner, device, correction)
+
+
+class LocalLearner:
+    """The learners of one process."""
+
     def __init__(
         self,
         skeleton: nn.Module,
         learners: int,
         config: LearnerConfig,
-        tightening_weight: float,
         device: torch.device,
+        correction: Correction | None = None,
     ) -> None:
-        self.online = stacked(skeleton, learners, device)
-        self.target = stacked(skeleton, learners, device)
+        self.online = fastest_ensemble(skeleton, learners, device)
+        self.target = fastest_ensemble(skeleton, learners, device)
         self._tau = config.tau
         self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)
         self._loss = LOSSES[config.loss]
-        self._tightening_weight = tightening_weight
+        self._correction = correction
 
     def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
         """Starting weights; the target network begins as a copy."""
@@ -52,8 +119,8 @@ class Learner:
         taken = batch.actions.expand(every.shape[:-1]).unsqueeze(-1)
         values = every.gather(-1, taken).squeeze(-1)
         targets = batch.targets
-        if batch.lower is not None and batch.upper is not None:
-            targets = combine(targets, batch.lower, batch.upper, values, self._tightening_weight)
+        if self._correction is not None:
+            targets = self._correction(targets, values, batch.columns)
         errors = targets - values
         loss, slope = self._loss(errors)
         if batch.weights is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,9 +35,16 @@ class FrameStack:
         self._state[-channels:] = frame
         return self._state
 
+    def rebuild(self, frames: Sequence[Array]) -> Array:
+        """The state after all frames of an episode so far."""
+        state = self.begin(frames[0])
+        for frame in frames[1:]:
+            state = self.push(frame)
+        return state
+
 
 class Policy:
-    """ε-greedy on one network. A random action costs no forward pass, unless its probability has to be known."""
+    """ε-greedy on one network: it acts in training, in evaluations, for ``predict`` and in films."""
 
     def __init__(self, values: Callable[[Array], Array], actions: int, knows_probability: bool = False) -> None:
         self.values = values  # one state → Q(s, ·), [A]
@@ -45,7 +52,10 @@ class Policy:
         self._knows_probability = knows_probability
 
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
-        """An action and the probability μ with which it was chosen (1 where nobody asks for it)."""
+        """An action and the probability μ with which it was chosen (1 where nobody asks for it).
+
+        A random action costs no forward pass, unless its probability has to be known.
+        """
         explore = epsilon > 0.0 and rng.random() < epsilon
         if explore and not self._knows_probability:
             return int(rng.integers(self._actions)), 1.0
@@ -54,3 +64,10 @@ class Policy:
             return greedy, 1.0
         action = int(rng.integers(self._actions)) if explore else greedy
         return action, epsilon / self._actions + (1.0 - epsilon if action == greedy else 0.0)
+
+    def act_and_value(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
+        """An action and its value Q(s, a)."""
+        values = self.values(state)
+        explore = epsilon > 0.0 and rng.random() < epsilon
+        action = int(rng.integers(self._actions)) if explore else int(values.argmax())
+        return action, float(values[action])

@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebu.distributed.learner import DistributedEnsemble, DistributedLearner
 from ebu.errors import Interrupted
-from ebu.learning.learner import Learner
-from ebu.networks.ensemble import Ensemble
+from ebu.learning.learner import Learner, Networks
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
@@ -28,7 +26,7 @@ class SpanValues:
     def __init__(
         self,
         span: Span,
-        learner: Learner | DistributedLearner,
+        learner: Learner,
         epsilon: float = 0.0,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -68,7 +66,7 @@ class SpanValues:
         beyond = values[:, self.tensor(np.searchsorted(rows, self.span.rows + 1))]
         return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
 
-    def _values(self, network: Ensemble | DistributedEnsemble, rows: Array) -> Tensor:
+    def _values(self, network: Networks, rows: Array) -> Tensor:
         parts = []
         at_once = FORWARD_IMAGES_ON_CPU if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
         for part in np.split(rows, range(at_once, len(rows), at_once)):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.signal import lfilter
 
 from ebu.memory.frames import CompressedFrames, Compression, FrameStore, PlainFrames, is_compressed, ranges
 from ebu.memory.ring import Ring
@@ -130,6 +129,8 @@ class EpisodeMemory:
         if self._discount_after[outcome] > 0 or gamma == 0:
             return np.full(len(rewards), UNKNOWN_RETURN, np.float32)
         # y_t − γ y_{t+1} = r_t, from the end: a first-order recursive filter.
+        from scipy.signal import lfilter  # takes a second to import, and only training needs it
+
         return lfilter([1.0], [1.0, -float(gamma)], rewards[::-1].astype(np.float64))[::-1]
 
     def _drop_oldest(self) -> None:

@@ -253,25 +253,21 @@ def equal_segments(count: int, size: int, alpha: float) -> Array:
 class PrioritySampler:
     """Single steps, those whose error was large more often; the preference α fades to none over the run.
 
-    The loop sets ``progress``, the share of the run that is over, and reports the errors of replayed steps.
+    α is linear from its first value to 0 at the end of the run. The loop reports the errors of replayed steps.
     """
 
     def __init__(self, alpha: float, importance_beta: float = 0.0, sort_interval: int = SORT_INTERVAL) -> None:
-        self.progress = 0.0
+        self._progress = 0.0  # at the last sample
         self.wants_errors = True
         self.minibatches = 1  # priorities change with every update
         self._alpha = alpha
         self._importance_beta = importance_beta
         self._heap = RankHeap(sort_interval)
 
-    @property
-    def alpha(self) -> float:
-        """α now: linear from its first value to 0 at the end of the run."""
-        return self._alpha * (1.0 - self.progress)
-
-    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
+        self._progress = progress
         self._follow(memory)
-        steps, probabilities = self._heap.sample(wanted, self.alpha, rng)
+        steps, probabilities = self._heap.sample(wanted, self._alpha * (1.0 - progress), rng)
         span = steps_with_followers(memory, steps, 1)
         if not self._importance_beta:
             return span
@@ -292,8 +288,8 @@ class PrioritySampler:
             heap.extend(heap.end, memory.end_step)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"progress": self.progress, "heap": self._heap.state_dict()}
+        return {"progress": self._progress, "heap": self._heap.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.progress = float(state["progress"])
+        self._progress = float(state["progress"])
         self._heap.load_state_dict(state["heap"])

@@ -12,12 +12,11 @@ from ebu.types import Array, Span
 
 
 class Sampler(Protocol):
-    progress: float  # share of the run that is over, set by the loop
     wants_errors: bool  # whether ``feedback`` is to be called after every update
     minibatches: int  # how many minibatches one call is to serve
 
-    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
-        """A span with at least ``wanted`` trained steps."""
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
+        """A span with at least ``wanted`` trained steps; ``progress`` is the share of the run that is over."""
 
     def feedback(self, steps: Array, errors: Array) -> None:
         """The errors target − value these steps were just replayed with."""
@@ -30,7 +29,6 @@ class Sampler(Protocol):
 class Stateless:
     """A sampler whose only state is the generator passed to it."""
 
-    progress = 0.0
     wants_errors = False
     minibatches = 1
 
@@ -53,7 +51,7 @@ class EpisodeSampler(Stateless):
 
     minibatches = 8
 
-    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         chosen = np.zeros(0, np.int64)
         reached = np.zeros(0, np.int64)
         while not len(reached) or reached[-1] < wanted:
@@ -70,7 +68,7 @@ class TransitionSampler(Stateless):
         self._length = length
         self.minibatches = minibatches
 
-    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         return steps_with_followers(memory, rng.integers(memory.first_step, memory.end_step, wanted), self._length)
 
 
@@ -81,7 +79,7 @@ class WindowSampler(Stateless):
         self._before = before
         self._after = after
 
-    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator) -> Span:
+    def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         episodes, offsets = memory.locate(rng.integers(memory.first_step, memory.end_step, wanted))
         before = np.minimum(self._before, offsets)
         after = np.minimum(self._after, memory.lengths(episodes) - offsets - 1)

@@ -69,7 +69,7 @@ class Ensemble:
         if self.learners == 1:
             return self._networks[0](states).unsqueeze(0)
         if self._batched:
-            return vmap(lambda weights: functional_call(self.skeleton, weights, (states,)))(self._stacked)
+            return vmap(lambda weights: functional_call(self.skeleton, weights, (states,)))(self._together)
         return torch.stack([network(states) for network in self._networks])
 
     def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
@@ -109,7 +109,7 @@ class Ensemble:
         return networks
 
     @cached_property
-    def _stacked(self) -> dict[str, Tensor]:
+    def _together(self) -> dict[str, Tensor]:
         """The block as named tensors [K, …], for one call over all learners."""
         views = zip(self.layout, self.views(self.parameters))
         return {name: view.detach().requires_grad_() for (name, *_), view in views}
@@ -118,7 +118,7 @@ class Ensemble:
     def _leaves(self) -> list[Tensor]:
         """What autograd differentiates by, in the block's order."""
         if self._batched:
-            return list(self._stacked.values())
+            return list(self._together.values())
         return [parameter for network in self._networks for parameter in network.parameters()]
 
     @cached_property

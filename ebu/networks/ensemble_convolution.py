@@ -1,7 +1,8 @@
 """The fast path for K networks that begin with one small convolution, such as MinAtar's.
 
 All K networks read the same states, so the patches under the kernel are cut out once and one product with all K kernels
-gives every first layer: [K·filters, patch] × [patch, B·places]. The linear layers after it are those of a stacked MLP.
+gives every first layer: [K·filters, patch] × [patch, B·places]. The linear layers after it are those of
+the multilayer perceptrons.
 """
 
 from __future__ import annotations

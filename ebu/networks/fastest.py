@@ -11,7 +11,7 @@ from ebu.networks.ensemble_images import EnsembleImages
 from ebu.networks.ensemble_mlp import EnsembleMLP
 
 
-def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
+def fastest_ensemble(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
     """One network's convolution is fastest as the library has it; K of them share the patches they look at."""
     if EnsembleMLP.fits(skeleton):
         return EnsembleMLP(skeleton, learners, device)

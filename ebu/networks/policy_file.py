@@ -17,7 +17,7 @@ from ebu.config import Config, check, flat, from_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError
 from ebu.networks.ensemble import Ensemble
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 
 FORMAT = "ebu-policy-1"
@@ -42,7 +42,7 @@ class SavedPolicy:
 
     def place(self, device: torch.device) -> Ensemble:
         """The network with these weights."""
-        network = stacked(self.skeleton, 1, device)
+        network = fastest_ensemble(self.skeleton, 1, device)
         network.load_named_tensors(self.tensors)
         return network
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
@@ -80,6 +81,10 @@ class RunFolder:
     def write_summary(self, values: dict[str, Any]) -> None:
         _write(self.summary, _render(values))
 
+    def drop_checkpoints(self) -> None:
+        """A finished run needs none: its summary, rows and policy stay."""
+        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+
     def changed_software(self) -> list[str]:
         """What has another version now than when the run began, as far as that was recorded."""
         try:
@@ -125,7 +130,7 @@ def _require_no_run(path: Path) -> None:
 
 def software_versions() -> dict[str, str]:
     """What is running, by name: Python, this package, and whatever else the numbers may depend on."""
-    from ebu import __version__
+    from ebu.version import __version__
 
     versions = {"python": platform.python_version(), "ebu": __version__}
     for name in SOFTWARE:

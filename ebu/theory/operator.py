@@ -114,7 +114,7 @@ class PathSet:
     def path(self, i: int) -> Episode:
         n = int(self.lengths[i])
         end = bool(self.terminated[i])
-        return Episode(self.states[i, : n + 1], self.actions[i, :n], self.rewards[i, :n], np.ones(n), end, not end)
+        return Episode(self.states[i, : n + 1], self.actions[i, :n], self.rewards[i, :n], np.ones(n), end)
 
     def rescheduled(self, rng: np.random.Generator) -> PathSet:
         """The same paths with arbitrary positive weights: any schedule of a deterministic MDP."""

@@ -286,7 +286,7 @@ class Simulator:
             rewards.append(reward)
             behaviour.append(chance)
             state = following
-        episode = Episode(np.array(states), np.array(actions), np.array(rewards), np.array(behaviour), terminal, not terminal)
+        episode = Episode(np.array(states), np.array(actions), np.array(rewards), np.array(behaviour), terminal)
         learner.finish(episode)
         return episode
 

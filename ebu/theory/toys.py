@@ -28,7 +28,6 @@ def episode(
         rewards=np.asarray(rewards, dtype=np.float64),
         behaviour=np.full(len(actions), behaviour),
         terminated=terminated,
-        truncated=not terminated,
     )
 
 

@@ -1,18 +1,13 @@
-"""Other people's environments: bringing one back to the middle of an episode, by its own snapshot or by playing the
-episode again; and telling in one line what one raised.
-"""
+"""Brings an environment back to the middle of an episode: by its own snapshot, or by playing the episode again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
 
 from ebu.envs.spaces import describe
-from ebu.errors import EnvironmentFailure, RunFailure, UserError
 from ebu.training.open_episode import OpenEpisode
 
 PROBE_STEPS = 30
@@ -112,15 +107,3 @@ def _set_elapsed_steps(env: gymnasium.Env[Any, Any], steps: int) -> None:
         if isinstance(layer, gymnasium.wrappers.TimeLimit):
             setattr(layer, "_elapsed_steps", steps)  # noqa: B010 - the wrapper offers no other way
         layer = layer.env
-
-
-@contextmanager
-def told_as_failure(when: str) -> Iterator[None]:
-    """Whatever an environment raises, as one line that says when."""
-    try:
-        yield
-    except (UserError, RunFailure):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise EnvironmentFailure(f"the environment raised {type(error).__name__} {when}: {reason}") from error

@@ -1,68 +1,102 @@
-"""Scores of a policy on whole episodes: raw rewards, no learning, its own randomness."""
+"""Whole episodes of a policy without learning: scores, films, pictures. Raw rewards, their own randomness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from ebu.envs.spaces import describe
 from ebu.errors import Interrupted
-from ebu.learning.policy import FrameStack
+from ebu.learning.policy import FrameStack, Policy
 from ebu.seeding import draw_seed
 from ebu.storage.faults import reached
-from ebu.training.environment_state import told_as_failure
-from ebu.types import Array, Evaluation
+from ebu.training.environment import Environment, Step, relative_length
+from ebu.types import Evaluation
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One step of an episode that is only watched."""
+
+    action: int
+    value: float  # Q(s, a)
+    result: Step
+
+
+def rollout(
+    policy: Policy,
+    environment: Environment,
+    *,
+    seed: int,
+    epsilon: float,
+    rng: np.random.Generator,
+    stack: int = 1,
+    random_first_actions: int = 0,
+    should_stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[], None] = lambda: None,
+) -> Iterator[Taken]:
+    """The steps of one episode with ε-greedy actions; ``watch`` is called after the reset and after each step."""
+    frames = FrameStack(stack)
+    state = frames.begin(environment.reset(seed, "in an evaluation"))
+    watch()
+    taken = 0
+    over = False
+    while not over:
+        if should_stop():
+            raise Interrupted
+        action, value = policy.act_and_value(state, 1.0 if taken < random_first_actions else epsilon, rng)
+        result = environment.step(action, "in an evaluation")
+        state = frames.push(result.frame)
+        taken, over = taken + 1, result.over
+        watch()
+        yield Taken(action, value, result)
 
 
 def evaluate(
-    values_of: Callable[[Array], Array],
-    env: gymnasium.Env[Any, Any],
+    policy: Policy,
+    environment: Environment,
     *,
     episodes: int,
     epsilon: float,
     gamma: float,
-    reward_clip: float,
-    stack: int,
-    random_first_actions: int,
     rng: np.random.Generator,
+    stack: int = 1,
+    random_first_actions: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Play whole episodes with ε-greedy actions. Every episode counts, also one cut off by the environment's limit.
+    """Scores over whole episodes. Every episode counts, also one cut off by the environment's limit.
 
     ``mean_q`` beside ``mean_discounted_return`` shows overestimation: both are means over all visited steps, the latter
     of rewards as they are learned from.
     """
-    encode = describe(env.observation_space).encode
-    frames = FrameStack(stack)
     returns, lengths, relative, q_taken, discounted = [], [], [], [], []
     for _ in range(episodes):
-        with told_as_failure("at a reset in the evaluation"):
-            observation, info = env.reset(seed=draw_seed(rng))
-        state = frames.begin(encode(observation))
         rewards: list[float] = []
-        over = False
-        while not over:
-            if should_stop():
-                raise Interrupted
-            values = values_of(state)
-            action = int(values.argmax())
-            if len(rewards) < random_first_actions or (epsilon > 0.0 and rng.random() < epsilon):
-                action = int(rng.integers(len(values)))
-            q_taken.append(float(values[action]))
-            with told_as_failure(f"in the evaluation, after action {action}"):
-                observation, reward, terminated, truncated, info = env.step(action)
-            rewards.append(float(reward))
-            state = frames.push(encode(observation))
-            over = terminated or truncated
+        learned: list[float] = []
+        info: dict[str, Any] = {}
+        for step in rollout(
+            policy,
+            environment,
+            seed=draw_seed(rng),
+            epsilon=epsilon,
+            rng=rng,
+            stack=stack,
+            random_first_actions=random_first_actions,
+            should_stop=should_stop,
+        ):
+            q_taken.append(step.value)
+            rewards.append(step.result.reward)
+            learned.append(step.result.learned_reward)
+            info = step.result.info
         reached("evaluate")
         returns.append(float(sum(rewards)))
         lengths.append(len(rewards))
-        discounted += discounted_returns([clip_reward(reward, reward_clip) for reward in rewards], gamma)
-        if "shortest_path" in info:
-            relative.append(len(rewards) / info["shortest_path"])
+        discounted += discounted_returns(learned, gamma)
+        length = relative_length(len(rewards), info)
+        if length is not None:
+            relative.append(length)
     return Evaluation(
         returns=tuple(returns),
         lengths=tuple(lengths),
@@ -70,11 +104,6 @@ def evaluate(
         mean_discounted_return=float(np.mean(discounted)),
         relative_lengths=tuple(relative),
     )
-
-
-def clip_reward(reward: float, clip: float) -> float:
-    """The reward as it is learned from; a clip of 0 leaves it."""
-    return max(-clip, min(clip, reward)) if clip else reward
 
 
 def discounted_returns(rewards: list[float], gamma: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,3 +49,6 @@ class Synchronised:
 
 
 Event = EpisodeEnded | Trained | Evaluated | Synchronised
+
+Listener = Callable[[Event], Any]
+"""Called with every event; False asks the training to stop. One with a method ``advance(step)`` hears of every step, too."""

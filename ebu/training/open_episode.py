@@ -21,6 +21,14 @@ class OpenEpisode:
     behaviour: list[float] = field(default_factory=list)
     score: float = 0.0  # raw
 
+    def append(self, action: int, probability: float, frame: Array, reward: float, learned_reward: float) -> None:
+        """One step: what was done, with which probability, and what came back."""
+        self.observations.append(frame)
+        self.actions.append(action)
+        self.rewards.append(learned_reward)
+        self.behaviour.append(probability)
+        self.score += reward
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "seed": self.seed,
@@ -61,5 +69,4 @@ class OpenEpisode:
             rewards=np.array(self.rewards, np.float32),
             behaviour=np.array(self.behaviour, np.float32),
             terminated=terminated,
-            truncated=not terminated,
         )

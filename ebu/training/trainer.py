@@ -1,68 +1,177 @@
-"""A run that cannot be lost: the loop with its folder, lock, checkpoints and signals."""
+"""The one driver of the loop: plan, advance, listeners, checkpoints, signals. With a run folder nothing is lost."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ebu.config import to_json
-from ebu.distributed.processes import is_launched
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
 from ebu.storage.run_folder import Recorder, RunFolder
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
-from ebu.training.events import Event
+from ebu.training.events import Listener
 from ebu.training.loop import TrainingLoop
+from ebu.training.loop_state import restore, state_of
 
-Listener = Callable[[Event], Any]
 Announce = Callable[[str], None]
 
 
-class Session:
-    """Runs a loop to the end of its plan, saving it on the way. Made new, or resumed from the folder's checkpoints."""
+class Trainer:
+    """Runs a loop until step ``until``. With a folder, it records and saves the run, and can resume it."""
 
-    def __init__(self, folder: RunFolder, loop: TrainingLoop, steps: int, announce: Announce) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        loop: TrainingLoop,
+        until: int,
+        plan: int | None = None,
+        folder: RunFolder | None = None,
+        announce: Announce = lambda text: None,
+    ) -> None:
         self._loop = loop
-        self._steps = steps
+        self._until = until
         self._announce = announce
-        self._settings = to_json(folder.config())
-        self._store = CheckpointStore(folder.path / "checkpoints")
-        self._evaluated_at_end = False
+        self._saves = None if folder is None else _Saves(folder, loop, announce)
+        self._evaluated_at_end = folder is None
         self._asked_to_stop = False
-        self._saved_step = 0
-        self._saved_time = time.monotonic()
-        self._saved_place: object = None
-        loop.plan(steps)
+        self.interrupted = False  # by a signal
+        loop.plan(until if plan is None else plan)
         loop.should_stop = lambda: self._asked_to_stop
 
     @property
     def is_finished(self) -> bool:
-        return self._loop.step >= self._steps and not self._loop.is_busy and self._evaluated_at_end
+        return self._loop.step >= self._until and not self._loop.is_busy and self._evaluated_at_end
 
     def resume(self) -> None:
         """Back to the newest good checkpoint; from the beginning where there is none."""
+        assert self._saves is not None, "only a run with a folder can be resumed"
+        self._evaluated_at_end = self._saves.load()
+
+    def run(self, listeners: Sequence[Listener] = (), tensorboard: bool = True) -> bool:
+        """Train until the plan is done (True), or a signal or a listener asks to stop (False).
+
+        With a folder a checkpoint is left either way, also when something is raised.
+        """
+        with ExitStack() as stack:
+            if self._saves is None:
+                stack.enter_context(_first_interrupt(self._interrupt))
+            else:
+                stack.enter_context(_signals(self._interrupt))
+                listeners = [stack.enter_context(self._saves.recording(tensorboard)), *listeners]
+            try:
+                self._train(listeners)
+            except Interrupted:
+                pass
+            except (EnvironmentFailure, KeyboardInterrupt):  # what was learned is kept
+                self._save()
+                raise
+            self._save()
+        return self.is_finished
+
+    def _train(self, listeners: Sequence[Listener]) -> None:
+        advances = [listener.advance for listener in listeners if hasattr(listener, "advance")]
+        while not self._is_done() and not self._asked_to_stop:
+            for event in self._loop.advance():  # all events of a step, also when one of them asks to stop
+                for listener in listeners:
+                    if listener(event) is False:
+                        self._asked_to_stop = True
+            for advance in advances:
+                advance(self._loop.step)
+            if self._saves is not None and self._saves.is_due():
+                self._save()
+
+    def _is_done(self) -> bool:
+        """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
+        if self._loop.step >= self._until and not self._loop.is_busy and not self._evaluated_at_end:
+            every = self._loop.config.evaluation.eval_every
+            if (not every or self._until % every) and self._loop.evaluation_environment is not None:
+                self._loop.request_evaluation()
+            self._evaluated_at_end = True
+        return self.is_finished
+
+    def _interrupt(self) -> None:
+        self.interrupted = self._asked_to_stop = True
+
+    def _save(self) -> None:
+        if self._saves is not None:
+            self._saves.save(self._evaluated_at_end)
+
+
+class _Saves:
+    """The checkpoints and records of a run in its folder."""
+
+    def __init__(self, folder: RunFolder, loop: TrainingLoop, announce: Announce) -> None:
+        self._folder = folder
+        self._loop = loop
+        self._announce = announce
+        self._settings = to_json(folder.config())
+        self._store = CheckpointStore(folder.path / "checkpoints")
+        self._recorder: Recorder | None = None
+        self.saved_step = 0
+        self.saved_time = time.monotonic()
+        self._saved_place: object = None
+
+    @contextmanager
+    def recording(self, tensorboard: bool) -> Iterator[Recorder]:
+        """Rows and curves while the run lasts."""
+        with self._folder.failures_told():
+            self._warn_of_drops()
+            with Recorder(self._folder, tensorboard, self._loop.step) as self._recorder:
+                yield self._recorder
+
+    def _warn_of_drops(self) -> None:
+        environment = self._loop.evaluation_environment
+        if environment is not None and not comes_back_exactly(environment.env):
+            self._announce(
+                "this environment does not repeat itself from its seed: after an interruption the episode being played "
+                "is dropped, and the rest of the run may differ from one that was never interrupted"
+            )
+
+    def is_due(self) -> bool:
+        config = self._loop.config.run
+        steps_due = self._loop.step - self.saved_step >= config.checkpoint_every
+        return steps_due or time.monotonic() - self.saved_time >= 60 * config.checkpoint_minutes
+
+    def save(self, evaluated_at_end: bool) -> None:
+        """A checkpoint, unless nothing has happened since the last."""
+        assert self._recorder is not None
+        place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
+        if place == self._saved_place:
+            return
+        reached("trainer:save")
+        tree = {
+            "config": self._settings,
+            "loop": state_of(self._loop),
+            "environment": capture(self._loop.environment.env),
+            "metrics_bytes": self._recorder.sync_metrics(),
+            "evaluated_at_end": evaluated_at_end,
+        }
+        self._store.save(self._loop.step, tree, self._loop.memory)
+        self.saved_step, self.saved_time, self._saved_place = self._loop.step, time.monotonic(), place
+
+    def load(self) -> bool:
+        """Restores the loop and its environment; returns whether the final evaluation had been made."""
         loaded = self._store.load(self._announce)
         if loaded is None:
             self._announce("there is no checkpoint yet: the run begins again from its start")
             self._trim_metrics(0)
-            return
+            return False
         tree = loaded.tree
         try:
             if tree["config"] != self._settings:
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
-            require_like(tree["loop"], self._loop.state_dict(), "loop")
-            self._loop.load_state_dict(tree["loop"], loaded.episodes)
-            self._evaluated_at_end = bool(tree["evaluated_at_end"])
+            require_like(tree["loop"], state_of(self._loop), "loop")
+            restore(self._loop, tree["loop"], loaded.episodes)
+            evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes = int(tree["metrics_bytes"])
-            if bring_back(self._loop.env, tree["environment"], self._loop.open):
-                self._saved_place = self._place()
+            if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
+                self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
             else:
                 self._announce("the environment does not come back exactly: the episode that was being played is dropped")
                 self._loop.drop_open_episode()
@@ -70,79 +179,14 @@ class Session:
             raise
         except Exception as error:  # of any kind: whoever wrote the file may have meant any of them
             reason = f"{type(error).__name__}: {error}"
-            raise UserError(f"the checkpoint in {self._folder.path} does not fit this run: {reason}") from error
-        self._saved_step = loaded.step
+            raise UserError(f"invalid checkpoint in {self._folder.path}: {reason}") from error
+        self.saved_step = loaded.step
         self._trim_metrics(metrics_bytes)
         if changed := self._folder.changed_software():
             words = f"the run began with other software ({', '.join(changed)})"
-            self._announce(f"{words}: it goes on, but perhaps not bit for bit as it would have")
+            self._announce(f"{words}: it continues, but perhaps not bit-for-bit as it would have")
         self._announce(f"resumed at step {loaded.step:,}")
-
-    def run(self, listeners: list[Listener], on_step: Callable[[int], None], tensorboard: bool) -> bool:
-        """Train until the plan is done (True) or a signal asks to stop (False); either way a checkpoint is left."""
-        with self._folder.failures_told(), _signals(self._ask_to_stop):
-            self._warn_of_drops()
-            with Recorder(self._folder, tensorboard, self._loop.step) as recorder:
-                try:
-                    self._train([recorder, *listeners], on_step, recorder)
-                except Interrupted:
-                    pass
-                except EnvironmentFailure:  # what was learned is kept
-                    self._save(recorder)
-                    raise
-                if self._place() != self._saved_place:
-                    self._save(recorder)
-        return self.is_finished
-
-    def _train(self, listeners: list[Listener], on_step: Callable[[int], None], recorder: Recorder) -> None:
-        while not self._is_done() and not self._asked_to_stop:
-            for event in self._loop.advance():
-                for listener in listeners:
-                    if listener(event) is False:
-                        self._asked_to_stop = True
-            on_step(self._loop.step)
-            if self._is_checkpoint_due():
-                self._save(recorder)
-
-    def _warn_of_drops(self) -> None:
-        if self._loop.evaluation_env is not None and not comes_back_exactly(self._loop.evaluation_env):
-            self._announce(
-                "this environment does not repeat itself from its seed: after an interruption the episode being played "
-                "is dropped, and the rest of the run may differ from one that was never interrupted"
-            )
-
-    def _is_done(self) -> bool:
-        """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
-        if self._loop.step >= self._steps and not self._loop.is_busy and not self._evaluated_at_end:
-            every = self._loop.config.evaluation.eval_every
-            if (not every or self._steps % every) and self._loop.evaluation_env is not None:
-                self._loop.request_evaluation()
-            self._evaluated_at_end = True
-        return self.is_finished
-
-    def _ask_to_stop(self) -> None:
-        self._asked_to_stop = True
-
-    def _is_checkpoint_due(self) -> bool:
-        config = self._loop.config.run
-        steps_due = self._loop.step - self._saved_step >= config.checkpoint_every
-        return steps_due or time.monotonic() - self._saved_time >= 60 * config.checkpoint_minutes
-
-    def _save(self, recorder: Recorder) -> None:
-        reached("session:save")
-        tree = {
-            "config": self._settings,
-            "loop": self._loop.state_dict(),
-            "environment": capture(self._loop.env),
-            "metrics_bytes": recorder.sync_metrics(),
-            "evaluated_at_end": self._evaluated_at_end,
-        }
-        self._store.save(self._loop.step, tree, self._loop.memory)
-        self._saved_step, self._saved_time, self._saved_place = self._loop.step, time.monotonic(), self._place()
-
-    def _place(self) -> object:
-        """Equal to that of the last checkpoint while nothing has happened since."""
-        return self._loop.step, self._loop.is_busy, self._evaluated_at_end
+        return evaluated_at_end
 
     def _trim_metrics(self, length: int) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""
@@ -171,12 +215,24 @@ def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
 
     def handle(number: int, _: Any) -> None:
         nonlocal asked
-        if asked and not is_launched():
+        if asked and "TORCHELASTIC_RUN_ID" not in os.environ:
             os._exit(128 + number)
         asked = True
         ask_to_stop()
 
     with _handling({signal.SIGINT: handle, signal.SIGTERM: handle}):
+        yield
+
+
+@contextmanager
+def _first_interrupt(ask_to_stop: Callable[[], None]) -> Iterator[None]:
+    """The first SIGINT asks to stop between two steps; the second raises KeyboardInterrupt at once."""
+
+    def handle(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        ask_to_stop()
+
+    with _handling({signal.SIGINT: handle}):
         yield
 
 

@@ -17,20 +17,22 @@ import torch
 
 import ebu
 from ebu.commands.resume import verify
-from ebu.distributed.learner import Plan, require_work_for_all
-from ebu.distributed.processes import Team, gpu_of_rank, join, shares_of
+from ebu.distributed.learner import Ranks, blueprint_from_json, blueprint_to_json, require_work_for_all
+from ebu.distributed.processes import ProcessGroup, gpu_of_rank, join, shares_of
 from ebu.envs.spaces import ObservationSpec
+from ebu.learning.learner import Blueprint
 from ebu.presets import configure
 from ebu.storage.run_folder import RunFolder
 from ebu.training.listeners import row
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 
 WORKER = """
 import sys
 from ebu.distributed.learner import work
-from ebu.distributed.processes import Team
-with Team(1, 2, 1, 2) as team:
-    sys.exit(work(team))
+from ebu.learning.learner import Blueprint
+from ebu.distributed.processes import ProcessGroup
+with ProcessGroup(1, 2, 1, 2) as group:
+    sys.exit(work(group))
 """
 SMALL = {
     "learning_starts": 60,
@@ -64,26 +66,26 @@ def surroundings(rank, **more):
 
 
 @pytest.fixture(scope="module")
-def team():
+def group():
     """Rank 0 of two, for all tests of this file."""
     told = surroundings(1)
     worker = subprocess.Popen([sys.executable, "-c", WORKER], env={**os.environ, **told})
     with pytest.MonkeyPatch.context() as patch:
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             patch.setenv(name, told[name])
-        with Team(0, 2, 0, 2) as team:
-            yield team
+        with ProcessGroup(0, 2, 0, 2) as group:
+            yield group
         assert worker.wait(timeout=60) == 0, "the worker was not told to stop"
 
 
-def make(world, team=None, **settings):
+def make(world, group=None, **settings):
     env, own, steps = WORLDS[world]
     config = configure("adaptive-ebu", env, **{**SMALL, **own, **settings})
-    return ebu.Agent.from_config(config, team=team), steps
+    return ebu.Agent.from_config(config, ranks=None if group is None else Ranks(group)), steps
 
 
-def trained(world, team=None, steps=None):
-    agent, usual = make(world, team)
+def trained(world, group=None, steps=None):
+    agent, usual = make(world, group)
     events = []
     agent.learn(steps or usual, callback=events.append)
     rows = [row(event) for event in events]
@@ -107,10 +109,10 @@ def assert_same_rows(rows, expected):
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_two_ranks_train_as_one_process_does(team, world):
+def test_two_ranks_train_as_one_process_does(group, world):
     alone, expected = trained(world)
     assert sum(one["kind"] == "sync" for one in expected) >= 2
-    together, rows = trained(world, team)
+    together, rows = trained(world, group)
     assert_same_rows(rows, expected)
     ours, theirs = together.loop.learner.state_dict(), alone.loop.learner.state_dict()
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -119,16 +121,16 @@ def test_two_ranks_train_as_one_process_does(team, world):
         assert torch.equal(ours["online"]["parameters"], theirs["online"]["parameters"])
 
 
-def test_learners_begin_with_the_weights_of_one_process(team):
+def test_learners_begin_with_the_weights_of_one_process(group):
     for world in WORLDS:
-        ours, theirs = (make(world, t)[0].loop.learner.state_dict() for t in (team, None))
+        ours, theirs = (make(world, t)[0].loop.learner.state_dict() for t in (group, None))
         for network in ("online", "target"):
             assert torch.equal(ours[network]["parameters"], theirs[network]["parameters"])
 
 
 @pytest.mark.parametrize("best", [0, 3])
-def test_the_best_learner_reaches_every_rank_and_each_keeps_its_accumulators(team, best):
-    learner = trained("multilayer perceptron", team, steps=120)[0].loop.learner
+def test_the_best_learner_reaches_every_rank_and_each_keeps_its_accumulators(group, best):
+    learner = trained("multilayer perceptron", group, steps=120)[0].loop.learner
     before = copies(learner.state_dict())
     learner.copy_to_all(best)
     after = learner.state_dict()
@@ -138,9 +140,9 @@ def test_the_best_learner_reaches_every_rank_and_each_keeps_its_accumulators(tea
     assert torch.equal(after["optimiser"]["square"], before["optimiser"]["square"])
 
 
-def test_values_of_a_learner_elsewhere_follow_its_weights(team):
+def test_values_of_a_learner_elsewhere_follow_its_weights(group):
     """Before and after an update, after a copy of weights, and for two learners in turn."""
-    loop = trained("multilayer perceptron", team, steps=120)[0].loop
+    loop = trained("multilayer perceptron", group, steps=120)[0].loop
     alone = make("multilayer perceptron")[0].loop.learner
     state = np.array([0.1, -0.2, 0.05, 0.3], np.float32)
     for _ in range(3):
@@ -153,10 +155,10 @@ def test_values_of_a_learner_elsewhere_follow_its_weights(team):
         loop._learn()
 
 
-def test_weights_of_a_policy_file_are_given_to_all_learners(team, tmp_path):
+def test_weights_of_a_policy_file_are_given_to_all_learners(group, tmp_path):
     make("multilayer perceptron", seed=6)[0].save(tmp_path / "p")
     saved = ebu.load(tmp_path / "p")._restored.tensors
-    learner = make("multilayer perceptron", team)[0].loop.learner
+    learner = make("multilayer perceptron", group)[0].loop.learner
     learner.online.load_named_tensors(saved)
     for k in range(4):
         for name, tensor in learner.online.named_tensors(k).items():
@@ -167,16 +169,16 @@ def test_weights_of_a_policy_file_are_given_to_all_learners(team, tmp_path):
 
 
 def run_session(folder, agent, stop_at=None):
-    session = Session(folder, agent.loop, agent.config.steps, announce=lambda text: None)
+    session = Trainer(agent.loop, agent.config.steps, folder=folder)
     session.resume()
-    session.run([lambda event: stop_at is None or event.step < stop_at], lambda step: None, tensorboard=False)
+    session.run([lambda event: stop_at is None or event.step < stop_at], tensorboard=False)
     return agent.loop.learner.state_dict()
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
-def test_a_run_is_resumed_with_another_number_of_ranks(team, tmp_path, before, after):
+def test_a_run_is_resumed_with_another_number_of_ranks(group, tmp_path, before, after):
     def agent(ranks):
-        return make("multilayer perceptron", team if ranks == 2 else None, steps=260)[0]
+        return make("multilayer perceptron", group if ranks == 2 else None, steps=260)[0]
 
     config = agent(1).config
     straight, halved = (RunFolder.create(tmp_path / name, config) for name in ("straight", "halved"))
@@ -190,14 +192,14 @@ def test_a_run_is_resumed_with_another_number_of_ranks(team, tmp_path, before, a
 
 
 @pytest.mark.parametrize("algo", ["ebu", "dqn"])
-def test_a_method_with_one_learner_is_refused(team, algo):
+def test_a_method_with_one_learner_is_refused(group, algo):
     with pytest.raises(ebu.UserError, match=f"{algo} has one learner, nothing to divide among 2 ranks"):
-        ebu.Agent.from_config(configure(algo, "CartPole-v1"), team=team)
+        ebu.Agent.from_config(configure(algo, "CartPole-v1"), ranks=Ranks(group))
 
 
-def test_one_beta_is_one_learner(team):
+def test_one_beta_is_one_learner(group):
     with pytest.raises(ebu.UserError, match="one learner"):
-        ebu.Agent.from_config(configure("adaptive-ebu", "CartPole-v1", betas=(0.5,)), team=team)
+        ebu.Agent.from_config(configure("adaptive-ebu", "CartPole-v1", betas=(0.5,)), ranks=Ranks(group))
 
 
 def test_more_ranks_than_learners_are_refused():
@@ -215,8 +217,8 @@ def test_each_rank_takes_the_gpu_of_its_number():
         gpu_of_rank(torch.device("cuda:1"), 0, 2, gpus=2)
 
 
-def test_a_device_other_than_a_gpu_is_everybodys(team):
-    assert team.own_device(torch.device("cpu")) == torch.device("cpu")
+def test_a_device_other_than_a_gpu_is_everybodys(group):
+    assert group.own_device(torch.device("cpu")) == torch.device("cpu")
 
 
 def test_shares_are_contiguous_and_even_and_rank_0_has_none_more():
@@ -228,21 +230,21 @@ def test_shares_are_contiguous_and_even_and_rank_0_has_none_more():
             assert max(sizes) - min(sizes) <= 1 and sizes[0] == min(sizes)
 
 
-def test_a_plan_survives_its_journey():
+def test_a_blueprint_is_the_same_after_its_journey():
     spec = ObservationSpec("image", (4, 10, 10), "bool", scale=1.0)
-    plan = Plan(configure("adaptive-ebu", "MinAtar/Breakout-v1", betas=(0.0, 1.0)), spec, 6, 1, 2)
-    assert Plan.from_json(plan.to_json()) == plan
+    plan = Blueprint(configure("adaptive-ebu", "MinAtar/Breakout-v1", betas=(0.0, 1.0)), spec, 6, 1, 2)
+    assert blueprint_from_json(blueprint_to_json(plan)) == plan
 
 
 def test_a_share_is_built_on_its_device():
     """No GPU here: the device that holds no numbers shows whether one is left on the CPU."""
     spec = ObservationSpec("vector", (4,), "float32")
-    learner = Plan(configure("adaptive-ebu", "CartPole-v1"), spec, 2, 1, 11).build(5, torch.device("meta"))
+    learner = Blueprint(configure("adaptive-ebu", "CartPole-v1"), spec, 2, 1, 11).build(5, torch.device("meta"))
     tensors = [learner.online.parameters, learner.target.parameters, learner.state_dict()["optimiser"]["mean"]]
     assert {(tensor.device.type, len(tensor)) for tensor in tensors} == {("meta", 5)}
 
 
-def test_without_torchrun_or_with_one_rank_there_is_no_team(monkeypatch):
+def test_without_torchrun_or_with_one_rank_there_is_no_process_group(monkeypatch):
     assert join() is None
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("WORLD_SIZE", "1")
@@ -295,11 +297,11 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_p
     assert words.count("3 learners on 2 ranks") == 1
     config = json.loads((run / "config.json").read_text())
     agent = ebu.Agent.from_config(RunFolder.open(run).config())
-    session = Session(RunFolder.open(run), agent.loop, config["steps"], announce=lambda text: None)
+    session = Trainer(agent.loop, config["steps"], folder=RunFolder.open(run))
     session.resume()
     stopped = agent.loop.step
     assert stopped >= 40
-    session.run([lambda event: False], lambda step: None, tensorboard=False)
+    session.run([lambda event: False], tensorboard=False)
     assert agent.loop.step > stopped
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 
 INF = np.inf
@@ -25,7 +25,7 @@ def image(shape, dtype=np.uint8, low=0, high=255):
 
 def values_of(observations, frames, actions=3):
     """Through the network that is chosen for them."""
-    network = stacked(build_network(observations.spec, actions, 1, NetworkConfig()), 1, torch.device("cpu"))
+    network = fastest_ensemble(build_network(observations.spec, actions, 1, NetworkConfig()), 1, torch.device("cpu"))
     network.initialise(torch.Generator().manual_seed(0))
     with torch.no_grad():
         return network.values(torch.from_numpy(np.stack(frames)))[0]

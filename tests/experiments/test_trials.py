@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from ebu.algorithms import ALGORITHMS
 from ebu.errors import UserError
 from ebu.experiments.sweeps.trials import COSTS, SAME_COST, Trial, trial
 from ebu.presets import PRESETS, configure
+from ebu.registry import methods
 
 
 def test_the_configuration_is_that_of_the_command_line_on_one_thread():
@@ -77,7 +77,7 @@ ENVIRONMENTS = {
 
 
 @pytest.mark.parametrize("kind", [(family, preset) for family, presets in PRESETS.items() for preset in presets])
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("algo", methods())
 def test_every_method_on_every_preset_has_an_expected_duration(kind, algo):
     family, preset = kind
     assert SAME_COST.get(kind, kind) in COSTS

@@ -38,15 +38,14 @@ def add(memory, step, length):
             rewards=np.zeros(length, np.float32),
             behaviour=np.ones(length, np.float32),
             terminated=True,
-            truncated=False,
         )
     )
 
 
-def targets_of(span, learners=2, scale=1.0, **more):
+def targets_of(span, learners=2, scale=1.0, **columns):
     """y = the step's number, times 10ᵏ for learner k."""
     steps = torch.from_numpy(span.steps).float() * scale
-    return Targets(torch.stack([steps * 10**k for k in range(learners)]), **more)
+    return Targets(torch.stack([steps * 10**k for k in range(learners)]), columns)
 
 
 def test_an_episode_is_handed_out_from_its_end_backward_in_minibatches():
@@ -135,8 +134,8 @@ def test_bounds_and_weights_travel_with_their_steps():
         backlog.push(span, targets_of(span, lower=steps.expand(2, -1) - 1, upper=steps.expand(2, -1) + 1))
     batch = backlog.pop(5)
     assert batch.steps.tolist() == [2, 1, 0, 6, 5]
-    assert batch.lower[1].tolist() == [1, 0, -1, 5, 4]
-    assert batch.upper[0].tolist() == [3, 2, 1, 7, 6]
+    assert batch.columns["lower"][1].tolist() == [1, 0, -1, 5, 4]
+    assert batch.columns["upper"][0].tolist() == [3, 2, 1, 7, 6]
     assert batch.weights.tolist() == pytest.approx([0.2, 0.1, 0.0, 0.6, 0.5])
 
 
@@ -145,7 +144,7 @@ def test_without_bounds_there_are_none():
     span = whole_episodes(memory, np.array([0]))
     backlog.push(span, targets_of(span))
     batch = backlog.pop(3)
-    assert (batch.lower, batch.upper, batch.weights) == (None, None, None)
+    assert (dict(batch.columns), batch.weights) == ({}, None)
 
 
 def test_everything_that_comes_out_is_on_the_device_given():
@@ -155,7 +154,7 @@ def test_everything_that_comes_out_is_on_the_device_given():
         span = whole_episodes(memory, np.array([episode]))
         span = dataclasses.replace(span, weights=np.ones(len(span), np.float32))
         values = torch.zeros(2, len(span), device=meta)
-        backlog.push(span, Targets(values, lower=values, upper=values))
+        backlog.push(span, Targets(values, {"lower": values, "upper": values}))
     batch = backlog.pop(5)
-    tensors = (batch.states, batch.actions, batch.targets, batch.lower, batch.upper, batch.weights)
+    tensors = (batch.states, batch.actions, batch.targets, batch.columns["lower"], batch.columns["upper"], batch.weights)
     assert {x.device.type for x in tensors} == {"meta"}

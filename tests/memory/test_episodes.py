@@ -24,7 +24,6 @@ def make_episode(rng, length, frames, terminated=None):
         rewards=rng.normal(size=length).astype(np.float32),
         behaviour=rng.random(length).astype(np.float32),
         terminated=terminated,
-        truncated=not terminated,
     )
 
 

@@ -249,7 +249,6 @@ def store(memory, *lengths):
                 rewards=np.ones(length, np.float32),
                 behaviour=np.ones(length, np.float32),
                 terminated=True,
-                truncated=False,
             )
         )
 
@@ -301,13 +300,17 @@ def test_new_steps_are_sampled_soon():
     assert set(range(2_000, 2_005)) <= seen
 
 
-def test_alpha_fades_to_0_with_progress():
-    sampler = PrioritySampler(0.5)
-    assert sampler.alpha == 0.5
-    sampler.progress = 0.5
-    assert sampler.alpha == 0.25
-    sampler.progress = 1.0
-    assert sampler.alpha == 0.0
+@pytest.mark.parametrize("progress, alpha", [(0.0, 0.5), (0.5, 0.25), (1.0, 0.0)])
+def test_alpha_fades_to_0_with_progress(monkeypatch, progress, alpha):
+    asked = []
+
+    def sample(self, count, alpha, rng):
+        asked.append(alpha)
+        return np.arange(count), np.full(count, 1 / count)
+
+    monkeypatch.setattr(RankHeap, "sample", sample)
+    PrioritySampler(0.5).sample(small_memory(30), 8, np.random.default_rng(0), progress)
+    assert asked == [alpha]
 
 
 def test_errors_count_by_their_size_up_to_1_and_nan_as_1():
@@ -337,8 +340,7 @@ def test_importance_weights_undo_the_preference():
 def test_a_restored_sampler_continues_identically():
     rng = np.random.default_rng(6)
     memory, sampler = small_memory(30, 30), PrioritySampler(0.5)
-    sampler.progress = 0.3
-    sampler.feedback(sampler.sample(memory, 16, rng).steps, rng.normal(size=16))
+    sampler.feedback(sampler.sample(memory, 16, rng, progress=0.3).steps, rng.normal(size=16))
     twin = PrioritySampler(0.5)
     twin.load_state_dict(sampler.state_dict())
     a, b = np.random.default_rng(7), np.random.default_rng(7)

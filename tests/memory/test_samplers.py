@@ -23,7 +23,6 @@ def filled(lengths, capacity=10**6):
                 rewards=np.arange(step, step + length, dtype=np.float32),
                 behaviour=np.ones(length, np.float32),
                 terminated=number % 2 == 0,
-                truncated=number % 2 == 1,
             )
         )
         step += length

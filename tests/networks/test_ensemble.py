@@ -14,7 +14,7 @@ from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_mlp import EnsembleMLP
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 
 CPU = torch.device("cpu")
@@ -146,7 +146,7 @@ def test_looking_up_a_value_leaves_the_state_unchanged(form):
 
 def test_the_fast_form_is_chosen_where_it_fits_and_only_there():
     for name in SPECS:
-        assert (type(stacked(skeleton_of(name), 2, CPU)) is EnsembleMLP) == (name in ("vector", "onehot"))
+        assert (type(fastest_ensemble(skeleton_of(name), 2, CPU)) is EnsembleMLP) == (name in ("vector", "onehot"))
     assert not EnsembleMLP.fits(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)))
     assert not EnsembleMLP.fits(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
     assert not EnsembleMLP.fits(nn.Linear(2, 3))

@@ -11,7 +11,7 @@ from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_images import EnsembleImages
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import Scale, build_network
 
 CPU = torch.device("cpu")
@@ -123,7 +123,7 @@ def test_kernels_lie_channels_last_in_the_block_and_everything_else_as_usual():
 
 @pytest.mark.parametrize("network", [nature, maze, oblong])
 def test_networks_of_several_convolutions_take_this_form(network):
-    assert isinstance(stacked(network()[0], 1, CPU), EnsembleImages)
+    assert isinstance(fastest_ensemble(network()[0], 1, CPU), EnsembleImages)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from ebu.envs.spaces import ObservationSpec
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_convolution import EnsembleConvolution
 from ebu.networks.ensemble_mlp import EnsembleMLP
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 
 CPU = torch.device("cpu")
@@ -64,9 +64,9 @@ def test_only_chains_of_linear_layers_take_the_fast_path():
     plain = build_network(VECTOR, 3, 1, NetworkConfig(hidden_sizes=(8,)))
     dueling = build_network(VECTOR, 3, 1, NetworkConfig(hidden_sizes=(8, 8), dueling=True))
     convolutional = build_network(IMAGE, 3, 1, NetworkConfig(network="minatar"))
-    assert isinstance(stacked(plain, 1, CPU), EnsembleMLP)
-    assert not isinstance(stacked(dueling, 1, CPU), EnsembleMLP)
-    assert type(stacked(convolutional, 1, CPU)) is Ensemble
-    assert type(stacked(convolutional, 2, CPU)) is EnsembleConvolution
+    assert isinstance(fastest_ensemble(plain, 1, CPU), EnsembleMLP)
+    assert not isinstance(fastest_ensemble(dueling, 1, CPU), EnsembleMLP)
+    assert type(fastest_ensemble(convolutional, 1, CPU)) is Ensemble
+    assert type(fastest_ensemble(convolutional, 2, CPU)) is EnsembleConvolution
     assert not EnsembleMLP.fits(convolutional)
     assert not EnsembleMLP.fits(nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)))

@@ -10,7 +10,7 @@ from torch import nn
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import OneHot, Scale, build_network, choose
 
 CPU = torch.device("cpu")
@@ -43,7 +43,7 @@ def layers(network, kind):
 def test_the_number_of_parameters(spec, actions, stack, expected):
     network = build_network(spec, actions, stack, NetworkConfig())
     assert parameters(network) == expected
-    assert stacked(network, 1, CPU).parameters.shape == (1, expected)
+    assert fastest_ensemble(network, 1, CPU).parameters.shape == (1, expected)
 
 
 @pytest.mark.parametrize(("spec", "stack"), [(MAZE, 1), (ATARI, 4)])
@@ -76,7 +76,7 @@ def test_the_nature_net_is_the_one_of_mnih_2015():
 )
 @pytest.mark.parametrize("learners", [1, 3])
 def test_stored_states_give_one_finite_value_per_action(spec, stack, states, learners):
-    network = stacked(build_network(spec, 7, stack, NetworkConfig()), learners, CPU)
+    network = fastest_ensemble(build_network(spec, 7, stack, NetworkConfig()), learners, CPU)
     network.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         values = network.values(states)
@@ -117,7 +117,7 @@ def test_categories_become_concatenated_unit_vectors():
 def test_images_choose_by_their_shorter_side_and_the_choice_fits(shape, name):
     spec = ObservationSpec("image", shape, "uint8")
     assert choose(spec) == name
-    network = stacked(build_network(spec, 3, 1, NetworkConfig()), 1, CPU)
+    network = fastest_ensemble(build_network(spec, 3, 1, NetworkConfig()), 1, CPU)
     with torch.no_grad():
         assert network.values(torch.zeros(2, *shape, dtype=torch.uint8)).shape == (1, 2, 3)
 
@@ -135,7 +135,7 @@ def test_the_mlp_has_the_hidden_layers_asked_for(sizes):
 @pytest.mark.parametrize(("spec", "stack"), [(VECTOR, 1), (MINATAR, 1), (ATARI, 4)])
 def test_a_dueling_head_splits_the_value_from_the_advantages(spec, stack):
     """Q − V has mean 0 over the actions: adding to every advantage changes nothing."""
-    network = stacked(build_network(spec, 4, stack, NetworkConfig(dueling=True)), 1, CPU)
+    network = fastest_ensemble(build_network(spec, 4, stack, NetworkConfig(dueling=True)), 1, CPU)
     network.initialise(torch.Generator().manual_seed(0))
     states = (
         torch.randn(3, *spec.shape) if spec.kind == "vector" else torch.zeros(3, stack * spec.shape[0], *spec.shape[1:])
@@ -151,7 +151,7 @@ def test_a_dueling_head_splits_the_value_from_the_advantages(spec, stack):
 
 
 def test_the_mlp_reads_stacked_images_when_asked_to():
-    network = stacked(build_network(MINATAR, 6, 2, NetworkConfig(network="mlp")), 1, CPU)
+    network = fastest_ensemble(build_network(MINATAR, 6, 2, NetworkConfig(network="mlp")), 1, CPU)
     assert network.values(torch.zeros(3, 8, 10, 10, dtype=torch.uint8)).shape == (1, 3, 6)
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from ebu.config import to_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError
-from ebu.networks.fastest import stacked
+from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 from ebu.networks.policy_file import FORMAT, SavedPolicy, load_policy, save_policy
 from ebu.presets import configure
@@ -31,7 +31,7 @@ SPECS = {
 def make_policy(kind="vector", seed=0):
     spec, stack, env = SPECS[kind]
     config = configure("ebu", env, beta=0.25, hidden_sizes=(8, 4))
-    network = stacked(build_network(spec, 3, stack, config.network), 1, torch.device("cpu"))
+    network = fastest_ensemble(build_network(spec, 3, stack, config.network), 1, torch.device("cpu"))
     network.initialise(torch.Generator().manual_seed(seed))
     return SavedPolicy(config, spec, 3, stack, network.named_tensors())
 

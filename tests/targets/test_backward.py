@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ebu.targets import TARGET_RULES, backward, n_step, one_step, scan
+from ebu.targets import backward, n_step, one_step, scan
 from tests.reference.backward import algorithm_2
 
 PATHS = {"loop": 10**9, "vector": 0}
@@ -431,9 +431,3 @@ def test_a_nan_among_the_values_is_not_hidden(path):
     q_next[1, 0] = float("nan")
     y = backward(torch.zeros(3, dtype=F64), torch.ones(3, dtype=F64), torch.tensor([0, 0, 1]), q_next, 0.5)
     assert torch.isnan(y[1])
-
-
-def test_the_registry_names_the_rules():
-    assert TARGET_RULES["backward"] is backward
-    assert TARGET_RULES["one_step"] is one_step
-    assert TARGET_RULES["n_step"] is n_step

@@ -23,12 +23,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ebu
-from ebu.algorithms import ALGORITHMS
 from ebu.cli import COMMANDS, main
 from ebu.config import _RANGES, Config, field_names, flat
 from ebu.envs.make import family
 from ebu.errors import Interrupted, RunFailure, UserError
 from ebu.presets import configure, preset_names
+from ebu.registry import methods
 from ebu.storage.checkpoints import verify
 
 STEPS = 30  # of a run that is not refused
@@ -136,7 +136,7 @@ def runs(draw):
     """
     is_sane = draw(st.booleans())
     env = draw(st.sampled_from(WORLDS if is_sane else [*WORLDS * 3, *NO_WORLDS]))
-    algo = draw(st.sampled_from(list(ALGORITHMS) if is_sane else [*list(ALGORITHMS) * 9, "EBU", *WORDS]))
+    algo = draw(st.sampled_from(list(methods()) if is_sane else [*list(methods()) * 9, "EBU", *WORDS]))
     preset = draw(st.sampled_from(preset_names(env) if is_sane else [*["quick"] * 99, "paper", "released", *WORDS]))
     small = {
         "steps": draw(st.integers(1, STEPS)),

@@ -172,10 +172,10 @@ def test_a_signal_leaves_a_checkpoint_of_that_very_step_and_the_command_as_the_l
 def test_an_interruption_before_the_first_step_names_the_command_too(tmp_path, signals, capsys, monkeypatch):
     line = f"train --env Signals-v0 --steps 200 {FLAGS} --quiet True --tensorboard False"
 
-    def interrupted(*_):
+    def interrupted(*_, **__):
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("ebu.running.Session", interrupted)
+    monkeypatch.setattr("ebu.training.trainer.Trainer", interrupted)
     assert ebu_(line, "--run", tmp_path / "run") == 130
     assert capsys.readouterr().err.splitlines()[-1] == f"interrupted; continue with: ebu resume {tmp_path / 'run'}"
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import ebu
-from ebu.api import AGENTS
+from ebu.agent import AGENTS
 from ebu.networks.policy_file import load_policy
 from ebu.seeding import STREAMS, Streams
 from ebu.storage.run_folder import Recorder, RunFolder

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from ebu.learning.policy import Policy
+from ebu.training.environment import Environment
 from ebu.training.evaluate import discounted_returns, evaluate
 from tests.conftest import Corridor, Script
 
@@ -15,12 +17,12 @@ def judge(values_of, env, **settings):
         "episodes": 3,
         "epsilon": 0.0,
         "gamma": 0.9,
-        "reward_clip": 0.0,
         "stack": 1,
         "random_first_actions": 0,
         "rng": np.random.default_rng(0),
     }
-    return evaluate(values_of, env, **given | settings)
+    clip = settings.pop("reward_clip", 0.0)
+    return evaluate(Policy(values_of, env.action_space.n), Environment(env, clip), **given | settings)
 
 
 def always(action, actions=2):

@@ -20,7 +20,7 @@ from ebu.storage.checkpoints import CheckpointStore, verify
 from ebu.storage.run_folder import RunFolder, software_versions
 from ebu.training.environment_state import bring_back, comes_back_exactly
 from ebu.training.open_episode import OpenEpisode
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 from tests.conftest import Corridor
 
 SMALL = {"learning_starts": 40, "batch_size": 8, "log_every": 20, "hidden_sizes": (8,), "eval_episodes": 2}
@@ -49,11 +49,11 @@ def moody():
 def session_of(path, config):
     folder = RunFolder.open(path) if path.exists() else RunFolder.create(path, config)
     agent = ebu.Agent.from_config(config)
-    return agent, Session(folder, agent.loop, config.steps, lambda text: None)
+    return agent, Trainer(agent.loop, config.steps, folder=folder)
 
 
 def train(session, listeners=()):
-    return session.run(list(listeners), lambda step: None, tensorboard=False)
+    return session.run(list(listeners), tensorboard=False)
 
 
 # ---------------------------------------------------------------------- failure.json
@@ -114,7 +114,7 @@ def test_an_evaluation_that_raises_leaves_a_checkpoint_and_is_done_again(tmp_pat
     assert train(session)
 
     agent, session = session_of(tmp_path / "r", config)
-    evaluation_env = agent.loop.evaluation_env.unwrapped
+    evaluation_env = agent.loop.evaluation_environment.env.unwrapped
 
     def refuse(action):
         raise ValueError("not today")
@@ -173,7 +173,7 @@ def test_other_software_on_resume_is_announced(tmp_path):
     folder.versions.write_text(json.dumps({**then, "torch": "0.4.1"}))
     said = []
     agent = ebu.Agent.from_config(config)
-    Session(folder, agent.loop, config.steps, said.append).resume()
+    Trainer(agent.loop, config.steps, folder=folder, announce=said.append).resume()
     assert f"the run began with other software (torch 0.4.1 → {then['torch']})" in said[0]
     for damaged in ("", "[]", "7"):
         folder.versions.write_text(damaged)

@@ -10,13 +10,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from ebu.algorithms import ALGORITHMS, composition
+from ebu.agent import AGENTS
 from ebu.config import Config, override
-from ebu.errors import RunFailure
+from ebu.errors import RunFailure, UserError
 from ebu.learning.span_values import SpanValues
 from ebu.memory.samplers import whole_episodes
+from ebu.registry import methods
 from ebu.training.events import EpisodeEnded, Evaluated, Trained
-from ebu.training.loop import TrainingLoop
 from tests.conftest import Corridor, Script
 
 QUICK = {
@@ -31,7 +31,14 @@ QUICK = {
 
 def make_loop(env, algo="ebu", evaluation_env=None, device="cpu", **settings):
     config = override(Config(), algo=algo, env="Test-v0", **QUICK | settings)  # defaults, so that no preset interferes
-    return TrainingLoop(env=env, evaluation_env=evaluation_env, device=torch.device(device), **composition(config))
+    agent = AGENTS[algo].from_config(override(config, device="cpu"), env)
+    agent.device = torch.device(device)
+    agent.make_env = lambda: evaluation_env if evaluation_env is not None else refuse()
+    return agent.loop
+
+
+def refuse():
+    raise UserError("no evaluation here")
 
 
 def run(loop, steps):
@@ -437,7 +444,7 @@ def test_a_step_can_be_taken_between_any_two_others():
 
 
 # Prioritised replay and recorded probabilities take numbers back from the device, which the meta device has none of.
-NEVER_LOOKS_BACK = [name for name, algorithm in ALGORITHMS.items() if name != "per" and not algorithm.needs_behaviour]
+NEVER_LOOKS_BACK = [name for name, algorithm in methods().items() if name != "per" and not algorithm.needs_behaviour]
 
 
 @pytest.mark.parametrize("algo", NEVER_LOOKS_BACK)

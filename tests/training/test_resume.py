@@ -21,7 +21,7 @@ from ebu.storage.checkpoints import POINTS
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
 from ebu.training.open_episode import OpenEpisode
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 
 SMALL = {"learning_starts": 100, "batch_size": 16, "log_every": 50, "hidden_sizes": (16,)}
 CASES = {
@@ -155,14 +155,14 @@ def test_a_signal_stops_the_run_with_a_checkpoint_and_the_command_to_go_on(tmp_p
 
 
 def session_in(folder, agent, steps, announce=lambda text: None):
-    return Session(folder, agent.loop, steps, announce)
+    return Trainer(agent.loop, steps, folder=folder, announce=announce)
 
 
 def test_a_torn_last_line_is_trimmed_to_the_checkpoint(tmp_path):
     config = configure("dqn", "CartPole-v1", steps=300, eval_every=0, **SMALL)
     folder = RunFolder.create(tmp_path / "r", config)
     agent = ebu.Agent.from_config(config)
-    session_in(folder, agent, 300).run([], lambda step: None, tensorboard=False)
+    session_in(folder, agent, 300).run([], tensorboard=False)
     whole = folder.metrics.read_bytes()
     folder.metrics.write_bytes(whole + b'{"kind": "train", "st')
     again = ebu.Agent.from_config(config)
@@ -176,7 +176,7 @@ def test_a_run_ends_at_its_last_step_with_an_evaluation_and_a_finished_run_stays
     config = configure("dqn", "CartPole-v1", steps=steps, eval_every=every, **SMALL)
     folder = RunFolder.create(tmp_path / "r", config)
     agent = ebu.Agent.from_config(config)
-    assert session_in(folder, agent, steps).run([], lambda step: None, tensorboard=False)
+    assert session_in(folder, agent, steps).run([], tensorboard=False)
     rows = folder.rows()
     assert agent.loop.step == steps
     assert [row["step"] for row in rows if row["kind"] == "eval"][-1] == steps
@@ -184,14 +184,14 @@ def test_a_run_ends_at_its_last_step_with_an_evaluation_and_a_finished_run_stays
     again = ebu.Agent.from_config(config)
     session = session_in(folder, again, steps)
     session.resume()
-    assert session.run([], lambda step: None, tensorboard=False)
+    assert session.run([], tensorboard=False)
     assert (again.loop.step, folder.rows()) == (steps, rows)
 
 
 def test_metrics_shorter_than_the_checkpoint_are_refused(tmp_path):
     config = configure("dqn", "CartPole-v1", steps=200, eval_every=0, **SMALL)
     folder = RunFolder.create(tmp_path / "r", config)
-    session_in(folder, ebu.Agent.from_config(config), 200).run([], lambda step: None, tensorboard=False)
+    session_in(folder, ebu.Agent.from_config(config), 200).run([], tensorboard=False)
     folder.metrics.write_bytes(b"")
     with pytest.raises(ebu.UserError, match="shorter than its checkpoint"):
         session_in(folder, ebu.Agent.from_config(config), 200).resume()
@@ -200,7 +200,7 @@ def test_metrics_shorter_than_the_checkpoint_are_refused(tmp_path):
 def test_a_checkpoint_of_another_environment_or_method_is_refused(tmp_path):
     config = configure("dqn", "CartPole-v1", steps=200, eval_every=0, **SMALL)
     folder = RunFolder.create(tmp_path / "r", config)
-    session_in(folder, ebu.Agent.from_config(config), 200).run([], lambda step: None, tensorboard=False)
+    session_in(folder, ebu.Agent.from_config(config), 200).run([], tensorboard=False)
     for other in (configure("per", "CartPole-v1", **SMALL), configure("dqn", "FrozenLake-v1", **SMALL)):
         with pytest.raises(ebu.UserError):
             session_in(folder, ebu.Agent.from_config(other), 200).resume()
@@ -230,7 +230,7 @@ def test_an_environment_that_raises_stops_the_run_with_a_checkpoint_and_drops_it
     agent = ebu.DQN(Breaks(at=55), **SMALL)
     folder = RunFolder.create(tmp_path / "r", agent.config)
     with pytest.raises(EnvironmentFailure, match=r"raised RuntimeError at step 55, after action .: the simulator fell over"):
-        session_in(folder, agent, 200).run([], lambda step: None, tensorboard=False)
+        session_in(folder, agent, 200).run([], tensorboard=False)
     again = ebu.DQN(Breaks(at=1000), **SMALL)
     session_in(folder, again, 200).resume()
     assert again.loop.step == 54

@@ -20,7 +20,7 @@ from ebu.errors import RunFailure, UserError
 from ebu.presets import configure
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.run_folder import RunFolder
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 from tests.storage.test_checkpoint_hostile import HOSTILE_FILES, Canary, frugally, pickles
 
 STEPS = 60
@@ -41,8 +41,8 @@ class Stopped:
         self.config = configure(algo, env, steps=STEPS, **(SMALL | more))
         self.folder = RunFolder.create(path, self.config)
         agent = ebu.Agent.from_config(self.config)
-        session = Session(self.folder, agent.loop, STEPS, pytest.fail)
-        assert not session.run([lambda event: event.step < 50], lambda step: None, tensorboard=False)
+        session = Trainer(agent.loop, STEPS, folder=self.folder, announce=pytest.fail)
+        assert not session.run([lambda event: event.step < 50], tensorboard=False)
         self.memory = agent.loop.memory
         self.tree = CheckpointStore(path / "checkpoints").load(pytest.fail).tree
 
@@ -54,7 +54,7 @@ class Stopped:
         return RunFolder(path)
 
     def session(self, folder):
-        return Session(folder, ebu.Agent.from_config(self.config).loop, STEPS, lambda text: None)
+        return Trainer(ebu.Agent.from_config(self.config).loop, STEPS, folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def believe(run, folder):
             assert "\n" not in str(error)
             return "refused"
     try:
-        session.run([], lambda step: None, tensorboard=False)
+        session.run([], tensorboard=False)
     except (UserError, RunFailure):
         return "failed"
     return "harmless"

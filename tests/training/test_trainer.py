@@ -13,7 +13,7 @@ from ebu.cli import main
 from ebu.presets import configure
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.run_folder import RunFolder
-from ebu.training.trainer import Session
+from ebu.training.trainer import Trainer
 
 SMALL = {"learning_starts": 40, "batch_size": 8, "log_every": 20, "hidden_sizes": (8,), "eval_episodes": 2}
 
@@ -22,11 +22,11 @@ def begin(path, algo="ebu", env="CartPole-v1", **settings):
     config = configure(algo, env, **{"steps": 100, "eval_every": 0, **SMALL, **settings})
     folder = RunFolder.open(path) if path.exists() else RunFolder.create(path, config)
     agent = ebu.Agent.from_config(config)
-    return agent, Session(folder, agent.loop, config.steps, lambda text: None)
+    return agent, Trainer(agent.loop, config.steps, folder=folder)
 
 
 def train(session, listeners=()):
-    return session.run(list(listeners), lambda step: None, tensorboard=False)
+    return session.run(list(listeners), tensorboard=False)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_checkpoints_are_written_every_so_many_minutes(tmp_path, saved):
     _, session = begin(tmp_path / "r", checkpoint_minutes=10.0)
 
     def wait_long_at_60(event):
-        session._saved_time -= 600 * (event.step == 60)
+        session._saves.saved_time -= 600 * (event.step == 60)
 
     assert train(session, [wait_long_at_60])
     assert saved == [60, 100]

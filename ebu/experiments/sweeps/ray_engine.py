@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ebu import __version__
 from ebu.config import from_json, to_json
 from ebu.errors import UserError
 from ebu.experiments.sweeps.local_engine import cores
 from ebu.experiments.sweeps.store import Store, address_of, copy_order
 from ebu.experiments.sweeps.sweep import REFRESH_SECONDS, Job, Outcome, State, Sweep, look
 from ebu.storage.lock import NAME as LOCK
+from ebu.version import __version__
 
 KNOCK_SECONDS = 10.0
 TELL_SECONDS = 1.0  # between reports of a trial

@@ -12,6 +12,7 @@ from typing import Any
 from ebu.config import Config, flat
 from ebu.envs.make import family
 from ebu.presets import configure
+from ebu.registry import find_method
 
 START_SECONDS = 3.0  # a process comes up, the environment and the network are made, pictures and a summary are written
 
@@ -24,7 +25,7 @@ class Cost:
     update: float  # one minibatch of DQN's, of the preset's size
     evaluate: float  # one evaluation step
     episode: int  # steps
-    learner: float = 0.5  # one of adaptive EBU's learners, over DQN's update; small networks are trained all at once
+    learner: float = 0.5  # one of several learners, over DQN's update; small networks are trained all at once
 
 
 COSTS: dict[tuple[str, str], Cost] = {
@@ -39,19 +40,6 @@ SAME_COST = {
     ("atari", "quick"): ("atari", "paper"),
     ("minigrid", "quick"): ("other", "quick"),
 }
-
-# A minibatch of each method over DQN's.
-RELATIVE_UPDATE = {
-    "ebu": 0.9,
-    "dqn": 1.0,
-    "n-step": 1.0,
-    "per": 1.1,
-    "retrace": 1.0,
-    "peng": 0.9,
-    "watkins": 0.9,
-    "optimality-tightening": 1.9,
-}
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -82,8 +70,9 @@ class Trial:
         kind = (family(self.env), config.preset)
         cost = COSTS[SAME_COST.get(kind, kind)]
         learner, evaluation = config.learner, config.evaluation
-        adaptive = len(config.target.betas) * cost.learner
-        relative = adaptive if self.algo == "adaptive-ebu" else RELATIVE_UPDATE[self.algo]
+        method = find_method(self.algo)
+        learners = method.learners(config)
+        relative = method.cost if learners == 1 else learners * cost.learner
         updates = max(config.steps - learner.learning_starts, 0) / learner.train_freq * learner.gradient_steps
         evaluations = -(-config.steps // evaluation.eval_every) if evaluation.eval_every else 1
         return (

@@ -16,18 +16,16 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ebu.api import Agent
+from ebu.agent import Agent
 from ebu.config import Config, from_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps.store import Mirror, Store
 from ebu.experiments.sweeps.sweep import Outcome
-from ebu.running import Watcher, carry_on, drop_checkpoints
 from ebu.storage.lock import Held, RunLock
 from ebu.storage.run_folder import RunFolder
 
@@ -45,7 +43,7 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
                 _train(folder, config, store)
             if not folder.summary.exists():
                 return Outcome("stopped")
-            drop_checkpoints(folder)
+            folder.drop_checkpoints()
             if store is not None:
                 store.push(path)
             return Outcome("finished")
@@ -71,11 +69,12 @@ def _provide(path: Path, config: Config) -> RunFolder:
 
 
 def _train(folder: RunFolder, config: Config, store: Store | None) -> None:
-    make_mirror: Callable[[int], Watcher] | None = None
-    if store is not None:
-        make_mirror = lambda start: Mirror(store, folder.path)  # noqa: E731
-    agent = Agent.from_config(config)
-    carry_on(folder, agent, resume=True, tensorboard=False, announce=lambda text: None, make_watcher=make_mirror)
+    with ExitStack() as stack:
+        mirrors = []
+        if store is not None:
+            mirrors.append(Mirror(store, folder.path))
+            stack.callback(mirrors[0].close)
+        Agent.from_config(config).train_in(folder, resume=True, tensorboard=False, listeners=mirrors)
 
 
 def interrupt() -> None:

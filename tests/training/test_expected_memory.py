@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebu.memory.episodes import EpisodeMemory
-from ebu.memory.expected import ExpectedMemory, available_bytes, expect
+from ebu.training.footprint import ExpectedMemory, available_bytes, expect
 from ebu.types import Episode
 from tests.conftest import random_pictures
 

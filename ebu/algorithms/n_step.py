@@ -1,0 +1,37 @@
+"""DQN with n-step returns. Changes from DQN:
+
+- y_t = r_t + γ r_{t+1} + … + γⁿ max_a Q̂(s_{t+n}, a), uncorrected; shorter where the episode ends before;
+- with ``n_steps="episode"``, the return to the episode's end on whole episodes, as the paper's maze uses it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ebu.agent import Agent
+from ebu.algorithms.dqn import best_next, minibatches_ahead
+from ebu.config import Config
+from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler
+from ebu.registry import Method
+from ebu.types import Targets
+
+if TYPE_CHECKING:
+    from ebu.registry import Rule
+
+
+def sampler(config: Config) -> Sampler:
+    n = config.target.n_steps
+    return EpisodeSampler() if n == "episode" else TransitionSampler(n, minibatches_ahead(config))
+
+
+def rule(config: Config) -> Rule:
+    from ebu.targets import n_step
+
+    n = config.target.n_steps
+    return lambda span: Targets(n_step(span.rewards, span.discounts, best_next(span, config), n, span.continues))
+
+
+class NStepDQN(Agent):
+    """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
+
+    method = Method(name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule)

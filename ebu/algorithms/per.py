@@ -1,0 +1,38 @@
+"""DQN with rank-based prioritised replay (Schaul et al., 2016). Changes from DQN:
+
+- steps are replayed by the rank of their last error, a preference that fades over the run;
+- the step size is scaled by ``priority_lr_scale``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ebu.agent import Agent
+from ebu.algorithms.dqn import rule
+from ebu.config import Config
+from ebu.memory.priorities import PrioritySampler
+from ebu.memory.samplers import Sampler
+from ebu.registry import Method
+
+
+def sampler(config: Config) -> Sampler:
+    memory = config.memory
+    return PrioritySampler(memory.priority_alpha, memory.priority_beta, memory.priority_sort_interval)
+
+
+def scaled_learning_rate(config: Config) -> dict[str, Any]:
+    return {"learning_rate": config.learner.learning_rate * config.memory.priority_lr_scale}
+
+
+class PrioritizedDQN(Agent):
+    """DQN with rank-based prioritised replay (Schaul et al., 2016)."""
+
+    method = Method(
+        name="per",
+        title="DQN with rank-based prioritised replay",
+        sampler=sampler,
+        rule=rule,
+        overrides=scaled_learning_rate,
+        cost=1.1,
+    )

@@ -1,0 +1,58 @@
+"""The end of a finished run: its curve, the maze with what was learned of it, and last the summary."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from ebu.envs.mnist_maze import MNISTMaze
+from ebu.learning.policy import Policy
+from ebu.storage.run_folder import RunFolder
+from ebu.training.environment import Environment, Interface
+from ebu.training.evaluate import rollout
+from ebu.training.summary import draw_curve, summarise
+from ebu.types import Array
+
+
+class TrainedAgent(Protocol):
+    """What the pictures need of an agent."""
+
+    interface: Interface
+
+    @property
+    def policy(self) -> Policy: ...
+
+    def make_env(self) -> gymnasium.Env[Any, Any]: ...
+
+    def q_values(self, observations: list[Any]) -> Array: ...
+
+
+def conclude(folder: RunFolder, agent: TrainedAgent) -> None:
+    """Pictures and the summary of a finished run; the summary comes last, since it says that everything is there."""
+    draw_curve(folder, folder.curve)
+    maze = greedy_maze(agent)
+    if maze is not None:
+        from PIL import Image
+
+        Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
+    folder.write_summary(summarise(folder))
+
+
+def greedy_maze(agent: TrainedAgent, seed: int = 0) -> MNISTMaze | None:
+    """The agent's maze after one greedy episode, with the learned values of every cell where it sees one frame at a time.
+
+    None where the agent lives in another environment.
+    """
+    maze = agent.make_env().unwrapped
+    if not isinstance(maze, MNISTMaze):
+        return None
+    if agent.interface.stack == 1:
+        rng = np.random.default_rng(seed) if maze.redraw_digits else None
+        cells = maze.all_positions()
+        maze.values = dict(zip(cells, agent.q_values([maze.state_observation(cell, rng) for cell in cells])))
+    stack, rng = agent.interface.stack, np.random.default_rng(seed)
+    for _ in rollout(agent.policy, Environment(maze), seed=seed, epsilon=0.0, rng=rng, stack=stack):
+        pass
+    return maze

@@ -1,0 +1,57 @@
+"""A training loop ↔ a nested state for a checkpoint. What comes back is checked: a file may be damaged or hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ebu.training.loop import TrainingLoop
+from ebu.training.open_episode import OpenEpisode
+
+
+def state_of(loop: TrainingLoop) -> dict[str, Any]:
+    """Everything but the environment and the stored episodes."""
+    return {
+        "step": loop.step,
+        "episodes": loop.episodes,
+        "updates": loop.updates,
+        "planned_steps": loop.planned_steps,
+        "due": list(loop.due),
+        "streams": loop.streams.state_dict(),
+        "learner": loop.learner.state_dict(),
+        "memory": loop.memory.state_dict(),
+        "sampler": loop.sampler.state_dict(),
+        "backlog": loop.backlog.state_dict(),
+        "rotation": loop.rotation.state_dict(),
+        **loop.statistics.state_dict(),
+        "open": loop.open.state_dict() if loop.open is not None else None,
+    }
+
+
+def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[int, bytes]]) -> None:
+    """Back to a saved state. The environment is brought back by the caller, who may have to drop the open episode."""
+    loop.plan(int(state["planned_steps"]))
+    loop.step, loop.episodes, loop.updates = (_count(state, key) for key in ("step", "episodes", "updates"))
+    loop.due = list(state["due"])
+    if unknown := set(loop.due) - loop.phases.keys():
+        raise ValueError(f"unknown phase {min(unknown)!r}")
+    loop.streams.load_state_dict(state["streams"])
+    loop.learner.load_state_dict(state["learner"])
+    loop.memory.restart(int(state["memory"]["first_episode"]), int(state["memory"]["first_step"]))
+    for number, packed in episodes:
+        loop.memory.unpack(number, packed)
+    loop.sampler.load_state_dict(state["sampler"])
+    loop.backlog.load_state_dict(state["backlog"], loop.rotation.learners, loop.interface.actions)
+    loop.rotation.load_state_dict(state["rotation"])
+    loop.statistics.load_state_dict(state)
+    if state["open"] is not None:
+        spec = loop.interface.spec
+        loop.open = OpenEpisode.from_state_dict(state["open"], spec.shape, spec.dtype, loop.interface.actions)
+        loop.state = loop.frame_stack.rebuild(loop.open.observations)
+
+
+def _count(state: dict[str, Any], key: str) -> int:
+    value = int(state[key])
+    if value < 0:
+        raise ValueError(f"{key} < 0")
+    return value
