@@ -119,7 +119,7 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
     """Refuse a saved span whose parts do not belong together, or that needs more frames than its steps can have."""
     span, steps = pending.span, len(pending.span)
     by_step = [getattr(span, f.name) for f in fields(Span) if f.name not in ("frames", "stack_index", "trained", "weights")]
-    stacked = span.stack_index
+    stacked, number = span.stack_index, torch.get_default_dtype()
     fits = (
         all(len(numbers) == steps for numbers in by_step)
         and 0 <= pending.used < len(span.trained)
@@ -131,7 +131,7 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
         and (stacked is None or (len(stacked) == frames and _within(stacked + 1, frames + 1)))
         and (span.weights is None or len(span.weights) == steps)
         and pending.targets.values is not None
-        and all(t is None or (t.dtype, t.shape) == (torch.float32, (learners, steps)) for t in vars(pending.targets).values())
+        and all(t is None or (t.dtype, t.shape) == (number, (learners, steps)) for t in vars(pending.targets).values())
     )
     if not fits:
         raise ValueError("a pending span does not hold together")
