@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -25,6 +24,7 @@ from ebu.training.metrics import row
 from ebu.training.runs import RunFolder
 from ebu.training.session import Session
 from tests.tolerance import RUN, in_double
+from tests.waiting import PATIENCE, wait_for
 
 WORKER = """
 import sys
@@ -76,7 +76,7 @@ def team():
             patch.setenv(name, told[name])
         with in_double(), Team(0, 2, 0, 2) as team:
             yield team
-        assert worker.wait(timeout=60) == 0, "the worker was not told to stop"
+        assert worker.wait(timeout=PATIENCE) == 0, "the worker was not told to stop"
 
 
 def make(world, team=None, **settings):
@@ -266,7 +266,7 @@ def processes(command, environments):
         for process in started:
             process.terminate()  # which torchrun passes on to its ranks
         for process in started:
-            process.wait(timeout=60)
+            process.wait(timeout=PATIENCE)
 
 
 def two_ranks(arguments):
@@ -276,22 +276,13 @@ def two_ranks(arguments):
     return processes([sys.executable, "-m", "ebu", *arguments], ranks)
 
 
-def wait_for(path, seconds=240):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if any(path.parent.glob(path.name)):
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{path} does not come")
-
-
 def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_path):
     run = tmp_path / "r"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "ebu"]
     with processes([*command, *ENDLESS.split(), str(run)], [{"OMP_NUM_THREADS": "1"}]) as (launcher,):
-        wait_for(run / "checkpoints" / "generation-*")
+        wait_for(lambda: any(run.glob("checkpoints/generation-*")), "a checkpoint")
         launcher.send_signal(signal.SIGTERM)
-        _, words = launcher.communicate(timeout=60)
+        _, words = launcher.communicate(timeout=PATIENCE)
     assert words.count(f"continue with: ebu resume {run}") == 1, words
     assert words.count("3 learners on 2 ranks") == 1
     config = json.loads((run / "config.json").read_text())
@@ -308,9 +299,9 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_p
 def test_a_rank_that_dies_ends_the_run_with_one_line_and_the_checkpoint_stays(tmp_path, victim):
     run = tmp_path / "r"
     with two_ranks([*ENDLESS.split(), str(run)]) as ranks:
-        wait_for(run / "checkpoints" / "generation-*")
+        wait_for(lambda: any(run.glob("checkpoints/generation-*")), "a checkpoint")
         ranks[victim].kill()
-        words = [rank.communicate(timeout=60)[1] for rank in ranks]
+        words = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
     assert ranks[1 - victim].returncode == 1
     assert words[1] == ""
     if victim == 1:
@@ -324,7 +315,7 @@ def test_a_rank_that_dies_ends_the_run_with_one_line_and_the_checkpoint_stays(tm
 @pytest.mark.slow
 def test_a_refusal_under_torchrun_lets_the_other_ranks_go(tmp_path):
     with two_ranks(["train", "--algo", "dqn", "--env", "CartPole-v1", "--run", str(tmp_path / "r")]) as ranks:
-        words = [rank.communicate(timeout=240)[1] for rank in ranks]
+        words = [rank.communicate(timeout=PATIENCE)[1] for rank in ranks]
         assert [rank.returncode for rank in ranks] == [2, 0]
     assert words == ["ebu: dqn has one learner, nothing to divide among 2 ranks; start it without torchrun\n", ""]
     assert not (tmp_path / "r").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from ebu.experiments.engine import run_trials
@@ -11,7 +10,6 @@ from ebu.experiments.engine_local import LocalEngine
 from ebu.experiments.trials import trial
 from ebu.training.lock import Held, RunLock
 
-PATIENCE = 400  # seconds; the machines that run this are small and shared
 TINY = {
     "hidden_sizes": (16,),
     "batch_size": 32,
@@ -68,14 +66,6 @@ def rows_of(out):
 def steps_by_the_clock(folder):
     """The steps of a run in the order in which they were recorded; rows of the metrics are trimmed, these are not."""
     return [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def is_free(folder):

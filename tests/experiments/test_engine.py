@@ -25,7 +25,6 @@ from ebu.experiments.trials import trial
 from ebu.report.rows import read_run
 from ebu.training.runs import RunFolder
 from tests.experiments.sweeps import (
-    PATIENCE,
     TINY,
     is_free,
     mortal,
@@ -35,8 +34,8 @@ from tests.experiments.sweeps import (
     straight,
     sweep,
     tiny_trials,
-    wait_for,
 )
+from tests.waiting import PATIENCE, wait_for
 
 
 class NoEngine:
