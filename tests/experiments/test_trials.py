@@ -57,7 +57,7 @@ def test_a_setting_that_says_what_the_preset_says_is_the_same_trial():
 def test_the_id_is_the_same_in_every_process():
     program = "from ebu.experiments.trials import trial; print(trial('ebu', 'maze', 0, betas=(0.0, 1.0)).id)"
     found = {
-        subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, check=True, timeout=PATIENCE).stdout.strip()
+        subprocess.check_output([sys.executable, "-c", program], text=True, timeout=PATIENCE).strip()
         for _ in range(2)
     }
     assert found == {trial("ebu", "maze", 0, betas=(0.0, 1.0)).id}
