@@ -144,8 +144,10 @@ def test_averages_of_weights_without_gradient_become_zero_and_never_denormal(nam
     for _ in range(20):
         optimiser.step()
     gradient.zero_()
-    for _ in range(5000):
+    for step in range(1_500):  # until 0.95ⁿ is smaller than TINY
         optimiser.step()
+        if step % 10:
+            continue
         for average in optimiser.state_dict().values():
             if torch.is_tensor(average):
                 assert bool(((average == 0) | (average.abs() > torch.finfo(torch.float32).tiny)).all())

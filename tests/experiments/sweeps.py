@@ -22,12 +22,12 @@ TINY = {
 
 
 def tiny_trials():
-    cartpole = {**TINY, "steps": 2_000, "eval_every": 500}
+    cartpole = {**TINY, "steps": 1_000, "eval_every": 500}
     return [
         trial("ebu", "CartPole-v1", 0, label="EBU", **cartpole),
         trial("dqn", "CartPole-v1", 1, label="DQN", **cartpole),
-        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 1_000, "eval_every": 500}),
-        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 1_000}),
+        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 500, "eval_every": 250}),
+        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 500}),
     ]
 
 

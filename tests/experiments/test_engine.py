@@ -75,7 +75,12 @@ def test_the_same_trial_twice_in_a_list_runs_once(quiet):
 
 # ---------------------------------------------------------------------- sweeps that are cut short
 
-START = "from tests.experiments.sweeps import sweep; import sys; sweep(sys.argv[1])"
+START = """
+import sys
+from ebu.experiments.engine_local import LocalEngine
+from tests.experiments.sweeps import sweep
+sweep(sys.argv[1], LocalEngine(workers=1))
+"""
 ROOT = Path(__file__).parents[2]
 
 
