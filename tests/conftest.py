@@ -10,6 +10,7 @@ from gymnasium import spaces
 from hypothesis import settings
 
 from ebu.cli import main
+from tests.tolerance import in_double
 
 # The machines that run this are small and shared: no deadline per example, and the same examples every time.
 settings.register_profile("ebu", deadline=None, derandomize=True, database=None)
@@ -23,6 +24,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def double():
+    """Two ways of computing one thing are compared in float64; see ``tolerance.py``."""
+    with in_double():
+        yield
 
 
 class Corridor(gymnasium.Env):

@@ -17,6 +17,7 @@ import ebu
 from ebu.cli import COMMANDS, main
 from ebu.config import field_names, from_json
 from tests.conftest import Corridor, Script, ebu_
+from tests.waiting import PATIENCE
 
 SMALL = "--learning-starts 50 --eval-every 100 --eval-episodes 2 --log-every 50 --hidden-sizes 16 --batch-size 16"
 CARTPOLE = f"train --env CartPole-v1 --steps 250 {SMALL}"
@@ -354,7 +355,7 @@ def test_the_process_itself_exits_with_2_and_one_line(tmp_path):
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert (result.returncode, result.stdout) == (2, "")
     lines = result.stderr.splitlines()

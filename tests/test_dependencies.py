@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import ebu
+from tests.waiting import PATIENCE
 
 ROOT = Path(ebu.__file__).parent
 
@@ -199,7 +200,7 @@ for module in pkgutil.iter_modules(ebu.report.__path__):
 slow = {"torch", "tensorboard"} & set(sys.modules)
 sys.exit(f"imported {slow}" if slow else 0)
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
 
 

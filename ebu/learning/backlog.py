@@ -116,7 +116,7 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
     """Refuse a saved span whose parts do not belong together, or that needs more frames than its steps can have."""
     span, steps = pending.span, len(pending.span)
     by_step = [getattr(span, f.name) for f in fields(Span) if f.name not in ("frames", "stack_index", "trained", "weights")]
-    stacked = span.stack_index
+    stacked, number = span.stack_index, torch.get_default_dtype()
     fits = (
         all(len(numbers) == steps for numbers in by_step)
         and 0 <= pending.used < len(span.trained)
@@ -128,7 +128,7 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
         and (stacked is None or (len(stacked) == frames and _within(stacked + 1, frames + 1)))
         and (span.weights is None or len(span.weights) == steps)
         and all(
-            (column.dtype, column.shape) == (torch.float32, (learners, steps))
+            (column.dtype, column.shape) == (number, (learners, steps))
             for column in (pending.targets.values, *pending.targets.columns.values())
         )
     )

@@ -82,10 +82,15 @@ class EnsembleImages(Ensemble):
         height, width = images.shape[-2:]
         return self._can_read_squares and images.dtype == torch.uint8 and height % SQUARE == 0 == width % SQUARE
 
+    @cached_property
+    def _numbers(self) -> np.dtype:
+        """The type of the weights, as NumPy has it."""
+        return np.dtype(str(self.parameters.dtype).removeprefix("torch."))
+
     def _images(self, states: Tensor) -> Tensor:
         """Bytes turned, then made floats: bytes are cheaper to move."""
         turned = _squares(states.contiguous()) if self._in_squares(states) else _channels_last(states)
-        return turned.to(torch.float32)
+        return turned.to(self.parameters.dtype)
 
     def _kernels(self, learner: int, images: Tensor) -> Kernels:
         """Of each convolution, as these images want them; made anew when the weights have changed."""
@@ -146,7 +151,7 @@ class EnsembleImages(Ensemble):
         images = torch.from_numpy(state).unsqueeze(0)
         if not self._in_squares(images):
             return self._images(images)
-        return torch.from_numpy(_squares_of_one(state).astype(np.float32)).permute(2, 0, 1).unsqueeze(0)
+        return torch.from_numpy(_squares_of_one(state).astype(self._numbers)).permute(2, 0, 1).unsqueeze(0)
 
     @staticmethod
     @torch.inference_mode()

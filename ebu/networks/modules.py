@@ -27,7 +27,7 @@ class Scale(nn.Module):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.to(torch.float32)
+        x = x.to(torch.get_default_dtype())
         return x if self.scale == 1.0 else x * self.scale
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from ebu.experiments.sweeps.engine import run_trials
@@ -11,7 +10,6 @@ from ebu.experiments.sweeps.local_engine import LocalEngine
 from ebu.experiments.sweeps.trials import trial
 from ebu.storage.lock import Held, RunLock
 
-PATIENCE = 400  # seconds; the machines that run this are small and shared
 TINY = {
     "hidden_sizes": (16,),
     "batch_size": 32,
@@ -24,12 +22,12 @@ TINY = {
 
 
 def tiny_trials():
-    cartpole = {**TINY, "steps": 2_000, "eval_every": 500}
+    cartpole = {**TINY, "steps": 1_000, "eval_every": 500}
     return [
         trial("ebu", "CartPole-v1", 0, label="EBU", **cartpole),
         trial("dqn", "CartPole-v1", 1, label="DQN", **cartpole),
-        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 1_000, "eval_every": 500}),
-        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 1_000}),
+        trial("ebu", "maze", 0, label="EBU", **{**TINY, "steps": 500, "eval_every": 250}),
+        trial("n-step", "CartPole-v1", 0, label="n-step", **{**cartpole, "steps": 500}),
     ]
 
 
@@ -68,14 +66,6 @@ def rows_of(out):
 def steps_by_the_clock(folder):
     """The steps of a run in the order in which they were recorded; rows of the metrics are trimmed, these are not."""
     return [json.loads(line)["step"] for line in (folder / "timing.jsonl").open()]
-
-
-def wait_for(condition, what):
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, f"waited in vain: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def is_free(folder):

@@ -25,7 +25,6 @@ from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
 from ebu.storage.run_folder import RunFolder
 from tests.experiments.sweeps import (
-    PATIENCE,
     TINY,
     is_free,
     mortal,
@@ -35,8 +34,8 @@ from tests.experiments.sweeps import (
     straight,
     sweep,
     tiny_trials,
-    wait_for,
 )
+from tests.waiting import PATIENCE, wait_for
 
 
 class NoEngine:
@@ -76,7 +75,12 @@ def test_the_same_trial_twice_in_a_list_runs_once(quiet):
 
 # ---------------------------------------------------------------------- sweeps that are cut short
 
-START = "from tests.experiments.sweeps import sweep; import sys; sweep(sys.argv[1])"
+START = """
+import sys
+from ebu.experiments.sweeps.local_engine import LocalEngine
+from tests.experiments.sweeps import sweep
+sweep(sys.argv[1], LocalEngine(workers=1))
+"""
 ROOT = Path(__file__).parents[2]
 
 

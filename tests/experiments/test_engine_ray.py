@@ -15,7 +15,8 @@ from ebu.experiments.sweeps.local_engine import LocalEngine
 from ebu.experiments.sweeps.ray_engine import RayEngine, read_files, write_files
 from ebu.experiments.sweeps.sweep import Sweep
 from ebu.experiments.sweeps.trials import trial
-from tests.experiments.sweeps import gated, mortal, rows, rows_of, steps_by_the_clock, straight, sweep, tiny_trials, wait_for
+from tests.experiments.sweeps import gated, mortal, rows, rows_of, steps_by_the_clock, straight, sweep, tiny_trials
+from tests.waiting import wait_for
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'episodic-backward-update[ray]'")
 

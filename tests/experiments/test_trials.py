@@ -11,6 +11,7 @@ from ebu.errors import UserError
 from ebu.experiments.sweeps.trials import COSTS, SAME_COST, Trial, trial
 from ebu.presets import PRESETS, configure
 from ebu.registry import methods
+from tests.waiting import PATIENCE
 
 
 def test_the_configuration_is_that_of_the_command_line_on_one_thread():
@@ -56,7 +57,7 @@ def test_a_setting_that_says_what_the_preset_says_is_the_same_trial():
 def test_the_id_is_the_same_in_every_process():
     program = "from ebu.experiments.sweeps.trials import trial; print(trial('ebu', 'maze', 0, betas=(0.0, 1.0)).id)"
     found = {
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=100).stdout.strip()
+        subprocess.check_output([sys.executable, "-c", program], text=True, timeout=PATIENCE).strip()
         for _ in range(2)
     }
     assert found == {trial("ebu", "maze", 0, betas=(0.0, 1.0)).id}

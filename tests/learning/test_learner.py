@@ -15,6 +15,7 @@ from ebu.learning.learner import Learner
 from ebu.learning.losses import LOSSES, huber_mean, huber_sum, mse
 from ebu.networks.modules import build_network
 from ebu.types import Batch
+from tests.tolerance import RUN
 
 CPU = torch.device("cpu")
 VECTOR = ObservationSpec("vector", (4,), "float32")
@@ -22,10 +23,10 @@ IMAGE = ObservationSpec("image", (2, 28, 28), "uint8", scale=1 / 255)
 SPECS = {"mlp": VECTOR, "maze": IMAGE}
 
 
-def make_learner(spec=VECTOR, learners=1, seed=0, device=CPU, **settings):
+def make_learner(spec=VECTOR, learners=1, seed=0, device=CPU, correction=None, **settings):
     skeleton = build_network(spec, 3, 1, NetworkConfig())
     config = LearnerConfig(**settings)
-    learner = Learner(skeleton, learners, config, tightening_weight=0.2, device=device)
+    learner = LocalLearner(skeleton, learners, config, device, correction)
     learner.initialise(torch.Generator().manual_seed(seed), "torch")
     return learner
 
@@ -33,13 +34,13 @@ def make_learner(spec=VECTOR, learners=1, seed=0, device=CPU, **settings):
 def make_batch(spec=VECTOR, learners=1, size=16, seed=0, weights=None):
     rng = np.random.default_rng(seed)
     if spec.kind == "vector":
-        states = rng.normal(size=(size, *spec.shape)).astype(np.float32)
+        states = torch.from_numpy(rng.normal(size=(size, *spec.shape))).to(torch.get_default_dtype())
     else:
-        states = rng.integers(256, size=(size, *spec.shape)).astype(np.uint8)
+        states = torch.from_numpy(rng.integers(256, size=(size, *spec.shape)).astype(np.uint8))
     return Batch(
-        states=torch.from_numpy(states),
+        states=states,
         actions=torch.from_numpy(rng.integers(3, size=size)),
-        targets=torch.from_numpy(rng.normal(size=(learners, size)).astype(np.float32) * 3),
+        targets=torch.from_numpy(rng.normal(size=(learners, size)) * 3).to(torch.get_default_dtype()),
         steps=np.arange(size),
         weights=weights,
     )
@@ -99,7 +100,7 @@ def test_a_learner_s_loss_does_not_depend_on_how_many_there_are(name):
 
 @pytest.mark.parametrize("net", SPECS)
 @pytest.mark.parametrize("learners", [1, 3])
-def test_steps_equal_those_of_plain_pytorch(net, learners):
+def test_steps_equal_those_of_plain_pytorch(double, net, learners):
     spec, loss = SPECS[net], nn.HuberLoss(reduction="mean")
     learner = make_learner(spec, learners, optimizer="adam", learning_rate=1e-3)
     modules = []
@@ -112,23 +113,22 @@ def test_steps_equal_those_of_plain_pytorch(net, learners):
         update = learner.update(batch)
         for k, (module, adam) in enumerate(modules):
             values = module(batch.states).gather(1, batch.actions[:, None])[:, 0]
-            torch.testing.assert_close(update.values[k], values.detach(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(update.values[k], values.detach(), **RUN)
             adam.zero_grad()
             expected = loss(values, batch.targets[k])
             expected.backward()
             adam.step()
-            torch.testing.assert_close(update.loss[k].sum(), expected.detach(), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(update.loss[k].sum(), expected.detach(), **RUN)
             for weights, after in zip(learner.online.named_tensors(k).values(), module.parameters()):
-                # Adam divides by the gradient's size: rounding shows where a gradient is almost 0. A tenth of a step.
-                torch.testing.assert_close(weights, after.detach(), rtol=1e-3, atol=1e-4)
+                torch.testing.assert_close(weights, after.detach(), **RUN)
 
 
 def test_an_update_reports_values_from_before_the_step_and_errors_towards_the_target():
     learner, batch = make_learner(), make_batch()
     before = learner.online.values(batch.states).detach()[0].gather(1, batch.actions[:, None])[:, 0]
     update = learner.update(batch)
-    torch.testing.assert_close(update.values[0], before)
-    torch.testing.assert_close(update.errors, batch.targets - update.values)
+    assert torch.equal(update.values[0], before)
+    assert torch.equal(update.errors, batch.targets - update.values)
     assert not update.loss.requires_grad
 
 
@@ -151,7 +151,7 @@ def test_only_the_taken_action_is_corrected():
     assert changed.tolist() == [False, True, False]
 
 
-def test_weights_scale_what_each_transition_pulls():
+def test_weights_scale_what_each_transition_pulls(double):
     """A weight of 0 is as good as absence; a weight of 2 counts double."""
     batch = make_batch(size=8)
     kept = Batch(batch.states[:4], batch.actions[:4], batch.targets[:, :4], batch.steps[:4])

@@ -18,6 +18,7 @@ from ebu.errors import RunFailure
 from ebu.storage import files
 from ebu.storage.checkpoints import POINTS, CheckpointStore, verify
 from tests.storage.test_checkpoints import Episodes, QuietDisk, assert_holds, fill, names, quiet_load, state
+from tests.waiting import PATIENCE
 
 STEPS = (10, 20, 30)
 ROOM = 8
@@ -300,7 +301,7 @@ KILLED = textwrap.dedent("""
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the test forks")
 def test_a_process_killed_at_any_named_point_leaves_a_checkpoint(tmp_path):
-    result = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE)
     assert result.stdout.split() == [word for point in POINTS for word in (point, str(int(signal.SIGKILL)))], result.stderr
     steps = {}
     for point in POINTS:

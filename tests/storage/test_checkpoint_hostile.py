@@ -147,7 +147,7 @@ LITTLE_MEMORY = 64 << 20  # of the size of the JSON limit
 
 @contextlib.contextmanager
 def frugally():
-    """What is done inside takes under a second of computing, and little memory: Python's own by its count, and whatever
+    """What is done inside takes seconds of computing, not minutes, and little memory: Python's own by its count, and whatever
     else (numpy's, PyTorch's) by the pages the system gave.
     """
     resident = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -164,7 +164,7 @@ def frugally():
     yield
     seconds, grown, own = time.process_time() - start, peak() - before, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert seconds < 1.0 and own < LITTLE_MEMORY and grown < 2 * LITTLE_MEMORY, (seconds, own, grown)
+    assert seconds < 10 and own < LITTLE_MEMORY and grown < 2 * LITTLE_MEMORY, (seconds, own, grown)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ HOLD = textwrap.dedent("""
 
     with RunLock(Path(sys.argv[1])):
         print("held", flush=True)
-        time.sleep(60)
+        time.sleep(1000)
 """)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ebu.targets import n_step, one_step, scan
 from tests.reference.backward import n_step_return
+from tests.tolerance import sum_bound
 
 F64 = torch.float64
 REWARDS = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=F64)
@@ -84,8 +85,9 @@ def test_single_precision_stays_close_and_keeps_its_dtype(path):
     for n in (4, "episode"):
         y = n_step(*(torch.from_numpy(x) for x in (rewards, discounts, q_next)), n, torch.from_numpy(continues))
         assert y.dtype == torch.float32
-        expected = [n_step_return(rewards, discounts, q, n, continues) for q in q_next]
-        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
+        expected = np.array([n_step_return(rewards, discounts, q, n, continues) for q in q_next])
+        absolute = np.array([n_step_return(abs(rewards), discounts, abs(q), n, continues) for q in q_next])
+        assert (np.abs(y.numpy() - expected) <= sum_bound(2 * 300, absolute)).all()  # a factor and an addition a step
 
 
 def test_one_step_is_n_step_of_one():

@@ -16,6 +16,7 @@ from ebu.agent import AGENTS
 from ebu.networks.policy_file import load_policy
 from ebu.seeding import STREAMS, Streams
 from ebu.storage.run_folder import Recorder, RunFolder
+from tests.waiting import PATIENCE
 
 SMALL = {
     "learning_starts": 60,
@@ -159,7 +160,7 @@ def test_runs_in_new_processes_with_other_hash_seeds_are_the_same(tmp_path):
             subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         )
     for process in processes:
-        _, errors = process.communicate(timeout=100)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors.decode()
     first, second = tmp_path / "1", tmp_path / "2"
     assert (first / "metrics.jsonl").read_bytes() == (second / "metrics.jsonl").read_bytes()
