@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from ebu.errors import RunFailure, UserError
+from ebu.plugins import inherited_plugins, load_plugins, take_plugins
 
 MISUSE, FAILURE = 2, 1
 
@@ -25,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        arguments, plugins = take_plugins(arguments)
+        load_plugins([*inherited_plugins(), *plugins])
         return _dispatch(arguments)
     except (UserError, RunFailure) as error:
         if debug:
@@ -66,6 +69,7 @@ def _usage() -> str:
     lines = ["usage: ebu COMMAND [options]", "", "Sample-efficient value learning with Episodic Backward Update.", ""]
     lines += [f"  {name:<9} {summary}" for name, (summary, _) in COMMANDS.items()]
     lines += ["", "`ebu COMMAND --help` explains one. Without options, `ebu train` learns the embedded MNIST maze."]
+    lines += ["--plugin MODULE imports a module with methods of your own; --debug shows the traceback of an error."]
     return "\n".join(lines)
 
 
@@ -81,7 +85,7 @@ def _command(module: str, function: str) -> Callable[[list[str]], int]:
 
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "train": ("train an agent", _command("train", "train")),
-    "resume": ("go on with a run, exactly where it stopped", _command("resume", "resume")),
+    "resume": ("continue a run, exactly where it stopped", _command("resume", "resume")),
     "verify": ("check a run folder, and that resuming is exact", _command("resume", "verify")),
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
-from ebu.networks.ensemble import Ensemble
 from torch import nn
 
 import ebu.envs.spaces as observation_spaces
 from ebu.envs.spaces import Observations, ObservationSpec
+from ebu.networks.ensemble import Ensemble
 
 # A whole run has no such bound that would be short. In float64 each gradient of size 1 is known to 1e-16; Adam divides by a
 # root no smaller than its ε = 1e-8, so a step of η ≤ 1e-2 is known to 1e-10, and a hundred of them to 1e-8. A difference

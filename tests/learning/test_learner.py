@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import nn
 
 from ebu.config import LearnerConfig, NetworkConfig
 from ebu.envs.spaces import ObservationSpec
-from ebu.learning.learner import Learner
+from ebu.learning.learner import LocalLearner
 from ebu.learning.losses import LOSSES, huber_mean, huber_sum, mse
 from ebu.networks.modules import build_network
 from ebu.types import Batch
@@ -248,3 +249,18 @@ def test_every_tensor_of_a_learner_lives_on_the_device_given(net, learners):
         tensors += [value for value in part.values() if torch.is_tensor(value)]
     assert len(tensors) >= 8
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_a_correction_sees_targets_values_and_columns_and_decides_what_is_learned():
+    """Optimality Tightening needs the values at the moment of the update; the learner knows no more of it than this."""
+    seen = []
+
+    def correct(targets, values, columns):
+        seen.append((targets, values, columns["shift"]))
+        return targets + columns["shift"]
+
+    batch = replace(make_batch(), columns={"shift": torch.full((1, 16), 2.0)})
+    update = make_learner(correction=correct).update(batch)
+    targets, values, shift = seen[0]
+    assert torch.equal(targets, batch.targets) and torch.equal(values, update.values)
+    assert torch.equal(update.errors, batch.targets + shift - values)

@@ -458,6 +458,5 @@ def test_the_whole_chain_stays_on_the_device_given(algo):
     )
     run(loop, 100)
     assert loop.updates == 40
-    update = loop._since_row[-1]
-    assert {t.device.type for t in (update.loss, update.values, update.errors)} == {"meta"}
+    assert {t.device.type for t in (*loop.statistics._losses, *loop.statistics._values)} == {"meta"}
     assert loop.learner.online.parameters.device.type == loop.learner.target.parameters.device.type == "meta"

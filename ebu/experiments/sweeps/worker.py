@@ -26,6 +26,7 @@ from ebu.config import Config, from_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps.store import Mirror, Store
 from ebu.experiments.sweeps.sweep import Outcome
+from ebu.plugins import inherited_plugins, load_plugins
 from ebu.storage.lock import Held, RunLock
 from ebu.storage.run_folder import RunFolder
 
@@ -91,6 +92,7 @@ def main() -> int:
     os.dup2(2, 1)  # whatever an environment prints is no answer
     for module in NEEDED_LATER:
         importlib.import_module(module)
+    load_plugins(inherited_plugins())
     while line := sys.stdin.readline():
         order = json.loads(line)
         if sys.platform in ("win32", "darwin"):  # where a fork is not safe or not there, the next worker does the next trial
