@@ -19,7 +19,8 @@ from ebu.algorithms import composition, find
 from ebu.config import Config, check, environment_arguments, override
 from ebu.distributed.learner import require_work_for_all
 from ebu.distributed.processes import Team
-from ebu.envs.make import World, family
+from ebu.envs.families import family
+from ebu.envs.make import EnvironmentSource
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
 from ebu.learning.policy import FrameStack, Policy
@@ -74,7 +75,7 @@ class Agent:
         if team is not None:
             require_work_for_all(config.algo, find(config.algo).learners(config), team.size)
             self.device = team.own_device(self.device)
-        self._world = World(config.environment.env, environment_arguments(config.environment.env_args))
+        self._world = EnvironmentSource(config.environment.env, environment_arguments(config.environment.env_args))
         self.env = env if env is not None else self._world.make(training=True)
         self.observations = describe(self.env.observation_space)
         self.actions = count_actions(self.env.action_space)
@@ -357,8 +358,8 @@ class _threads:
     """The number of CPU threads while training, put back afterwards. Small networks are slower with more than one."""
 
     def __init__(self, config: Config, kind: str) -> None:
-        small = kind != "image" or family(config.environment.env) in ("minatar", "minigrid")
-        self._wanted = config.run.threads or (1 if small else torch.get_num_threads())
+        suited = family(config.environment.env).threads if kind == "image" else 1
+        self._wanted = config.run.threads or suited or torch.get_num_threads()
 
     def __enter__(self) -> None:
         self._before = torch.get_num_threads()

@@ -10,9 +10,8 @@ from rich.table import Table
 
 from ebu.algorithms import ALGORITHMS
 from ebu.commands.reports import ITEMS
-from ebu.envs.make import EXAMPLES
+from ebu.envs.families import families
 from ebu.errors import UserError
-from ebu.presets import PRESETS
 
 
 def listing(arguments: list[str]) -> int:
@@ -22,11 +21,12 @@ def listing(arguments: list[str]) -> int:
     if arguments:
         raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
     console = Console()
+    examples = {name: text for kind in families() for name, text in kind.examples.items()}
     sections = {
         "Algorithms  (--algo)": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
-        "Environments  (--env; any Gymnasium id with discrete actions)": EXAMPLES,
+        "Environments  (--env; any Gymnasium id with discrete actions)": examples,
         "Items of the paper  (ebu reproduce)": {name: _first_line(module) for name, module in ITEMS.items()},
-        "Presets  (--preset)": {family: ", ".join(presets) for family, presets in PRESETS.items()},
+        "Presets  (--preset)": {kind.name: ", ".join(kind.presets) for kind in families()},
     }
     for title, entries in sections.items():
         table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None)

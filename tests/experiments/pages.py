@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 
 from ebu.config import to_json
-from ebu.envs.make import family
+from ebu.envs.families import family
 
 TRAINED = {
     "figure2": "figure2",
@@ -54,7 +54,7 @@ def write_trial(folder: Path, one, points: int = 8) -> Path:
     steps = [config.steps * (i + 1) // points for i in range(points)]
     rows = []
     for i, step in enumerate(steps):
-        if family(one.env) == "maze":
+        if family(one.env).name == "maze":
             length = float(1 + 50 * np.exp(-i) * rng.uniform(0.5, 1))
             rows.append({"kind": "train", "step": step, "relative_length": length, "ep_rew_mean": 900.0})
             rows.append({"kind": "eval", "step": step, "mean_reward": 990.0 + i, "relative_lengths": [round(length)]})
