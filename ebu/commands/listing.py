@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-from importlib import resources
-
 from rich.console import Console
 from rich.table import Table
 
 from ebu.algorithms import ALGORITHMS
-from ebu.commands.reports import ITEMS
 from ebu.envs.families import families
 from ebu.errors import UserError
+from ebu.experiments.items import item_summaries
 
 
 def listing(arguments: list[str]) -> int:
@@ -25,7 +22,7 @@ def listing(arguments: list[str]) -> int:
     sections = {
         "Algorithms  (--algo)": {name: algorithm.title for name, algorithm in ALGORITHMS.items()},
         "Environments  (--env; any Gymnasium id with discrete actions)": examples,
-        "Items of the paper  (ebu reproduce)": {name: _first_line(module) for name, module in ITEMS.items()},
+        "Items of the paper  (ebu reproduce)": item_summaries(),
         "Presets  (--preset)": {kind.name: ", ".join(kind.presets) for kind in families()},
     }
     for title, entries in sections.items():
@@ -35,9 +32,3 @@ def listing(arguments: list[str]) -> int:
         console.print(table)
         console.print()
     return 0
-
-
-def _first_line(module: str) -> str:
-    """What an item's module says it is, without importing it and all it needs."""
-    source = resources.files("ebu.experiments.items").joinpath(f"{module}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import tempfile
 from pathlib import Path
@@ -14,25 +13,12 @@ import numpy as np
 
 from ebu.config import to_json
 from ebu.envs.families import family
+from ebu.experiments.items import find_item, item_names, toy_text
 
-TRAINED = {
-    "figure2": "figure2",
-    "figure5": "figure5",
-    "figure6": "figure6",
-    "table1": "table1",
-    "appendix-c": "appendix_c",
-}
-SCORES = {"figure4": "figure4", "table2": "table2", "table3": "table3"}
-COMPUTED = {
-    "figure1": "figure1",
-    "figure3": "figure3",
-    "appendix-e": "appendix_e",
-    "appendix-f": "appendix_f",
-    "theorem1": "theorem1",
-    "theorem2": "theorem2",
-    "toy-text": "toy_text",
-}
-ITEMS = TRAINED | SCORES | COMPUTED
+ITEMS = item_names()
+COMPUTED = [item for item in ITEMS if find_item(item).run is not None]
+SCORES = [item for item in ITEMS if item not in COMPUTED and not find_item(item).trials("quick")]  # trained runs if there are
+TRAINED = [item for item in ITEMS if item not in COMPUTED and item not in SCORES]
 SMALLEST = {
     "figure1": {"runs": 200},
     "figure3": {"draws": 100, "walks": 2},
@@ -41,10 +27,6 @@ SMALLEST = {
     "theorem2": {"mdps": 40},
     "toy-text": {"seeds": 2, "steps": 0.002, "tuning_seeds": 0},
 }
-
-
-def module(item):
-    return importlib.import_module(f"ebu.experiments.items.{ITEMS[item]}")
 
 
 def write_trial(folder: Path, one, points: int = 8) -> Path:
@@ -74,19 +56,19 @@ def write_trial(folder: Path, one, points: int = 8) -> Path:
 
 def trained(item, out: Path, budget="quick", trials=None):
     """The rows of a training item over such folders."""
-    trials = module(item).trials(budget) if trials is None else trials
+    trials = find_item(item).trials(budget) if trials is None else trials
     folders = [write_trial(out / "trials" / one.id, one) for one in trials]
-    return module(item).analyse(budget, trials, folders, out)
+    return find_item(item).analyse(budget, trials, folders, out)
 
 
 def build(item, out: Path):
     """Rows, picture, table and page of an item."""
     if item not in COMPUTED:
         return trained(item, out)
-    made, smallest = module(item), SMALLEST.get(item)
-    with mock.patch.dict(made.SETTINGS, {"quick": smallest} if smallest else {}):
+    made, smallest = find_item(item), SMALLEST.get(item)
+    with mock.patch.dict(made.settings, {"quick": smallest} if smallest else {}):
         if item == "toy-text":
-            with mock.patch.multiple(made, EVALUATIONS=10, CURVE=10):
+            with mock.patch.multiple(toy_text, EVALUATIONS=10, CURVE=10):
                 return made.run("quick", out)
         return made.run("quick", out)
 
