@@ -24,7 +24,7 @@ class Cost:
     update: float  # one minibatch of DQN's, of the preset's size
     evaluate: float  # one evaluation step
     episode: int  # steps
-    learner: float = 0.5  # one of adaptive EBU's learners, over DQN's update; small networks are trained all at once
+    learner: float = 0.5  # one of several learners, over DQN's update; small networks are trained all at once
 
 
 SMALL_NETWORK = Cost(act=0.00005, update=0.0015, evaluate=0.00005, episode=300, learner=0.15)
