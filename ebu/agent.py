@@ -20,7 +20,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from ebu.config import Config, check, environment_arguments, override
-from ebu.envs.make import EnvironmentSource, family
+from ebu.envs.families import family
+from ebu.envs.make import EnvironmentSource
 from ebu.errors import UserError
 from ebu.learning.policy import FrameStack, Policy
 from ebu.presets import configure
@@ -284,8 +285,8 @@ class Agent:
         import torch
 
         before = torch.get_num_threads()
-        small = self.interface.spec.kind != "image" or family(self.config.environment.env) in ("minatar", "minigrid")
-        torch.set_num_threads(self.config.run.threads or (1 if small else before))
+        own = family(self.config.environment.env).threads if self.interface.spec.kind == "image" else 1
+        torch.set_num_threads(self.config.run.threads or own or before)
         try:
             yield
         finally:
