@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from PIL import Image
 
 from ebu.api import Agent
 from ebu.envs.mnist_maze import MNISTMaze
+from ebu.storage.files import write_atomically
 from ebu.storage.run_folder import RunFolder
 from ebu.training.events import Event
 from ebu.training.summary import draw_curve, summarise
@@ -75,17 +76,14 @@ def carry_on(
 
 
 def conclude(folder: RunFolder, agent: Agent) -> None:
-    """Pictures and the summary of a finished run; the summary comes last, since it says that everything is there."""
+    """Pictures and the summary of a finished run; the summary comes last, since it says that everything is on the disk."""
     draw_curve(folder, folder.curve)
     if isinstance(agent.env.unwrapped, MNISTMaze):
         maze = greedy_maze(agent)
-        Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
+        drawn = BytesIO()
+        Image.fromarray(maze.render_picture(maze.values)).save(drawn, format="PNG")
+        write_atomically(folder.maze, drawn.getvalue())
     folder.write_summary(summarise(folder))
-
-
-def drop_checkpoints(folder: RunFolder) -> None:
-    """A finished run needs none: its summary, rows and policy stay."""
-    shutil.rmtree(folder.path / "checkpoints", ignore_errors=True)
 
 
 def greedy_maze(agent: Agent, seed: int = 0) -> MNISTMaze:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,12 @@ def resume(arguments: list[str]) -> int:
 def _resume(arguments: list[str], team: Team | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
-    if folder.summary.is_file() and not (folder.path / "checkpoints").exists():  # a trial of `ebu reproduce`
+    if folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
     with RunLock(folder.path):
-        agent = Agent.from_config(folder.config(), team=team)
+        config = folder.restore_config(lambda text: print(text, file=sys.stderr))
+        agent = Agent.from_config(config, team=team)
         return carry_on(folder, agent, args.tensorboard, args.quiet, resume=True)
 
 

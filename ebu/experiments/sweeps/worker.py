@@ -27,7 +27,8 @@ from ebu.config import Config, from_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps.store import Mirror, Store
 from ebu.experiments.sweeps.sweep import Outcome
-from ebu.running import Watcher, carry_on, drop_checkpoints
+from ebu.running import Watcher, carry_on
+from ebu.storage.files import Damaged, make_folders, open_append
 from ebu.storage.lock import Held, RunLock
 from ebu.storage.run_folder import RunFolder
 
@@ -38,14 +39,17 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
     """Begin or continue the trial in this folder. A finished one stays as it is; a failure is an answer, not an exception."""
     try:
         if store is not None and not (path / "config.json").exists():
-            store.pull(path)
+            make_folders(path)
+            with RunLock(path):
+                store.pull(path)
         folder = _provide(path, config)
         with RunLock(path), folder.failures_told():
-            if not folder.summary.exists():
+            if not folder.is_finished:
+                folder.restore_config(lambda text: print(text, flush=True), known=config)
                 _train(folder, config, store)
-            if not folder.summary.exists():
+            if not folder.is_finished:
                 return Outcome("stopped")
-            drop_checkpoints(folder)
+            folder.drop_checkpoints()
             if store is not None:
                 store.push(path)
             return Outcome("finished")
@@ -110,7 +114,11 @@ def main() -> int:
 
 def _obey(order: dict[str, str], answers: int) -> None:
     path = Path(order["path"])
-    log = os.open(path / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        written = open_append(path / "log.txt")
+    except Damaged as error:  # a link, say: nothing is written to where it leads
+        return _answer(answers, {"outcome": asdict(Outcome("failed", str(error)))})
+    log = written.fileno()
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable()
