@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ebu.storage import files
 from ebu.storage.files import (
     MAX_JSON_FILE,
     Damaged,
@@ -25,7 +27,7 @@ from ebu.storage.files import (
 )
 
 FORMAT = "ebu-files-1"
-MANIFEST, SUMMARY = "files.json", "summary.json"
+MANIFEST, SUMMARY, CHECKPOINTS = "files.json", "summary.json", "checkpoints"
 ROWS = ("metrics.jsonl", "timing.jsonl")
 FILES = ("config.json", "versions.json", *ROWS, "policy.ebu", "curve.png", "maze.png")
 EVENTS = "events.out.tfevents."
@@ -61,6 +63,20 @@ def write_finished(folder: Path, summary: str) -> None:
     records.append(FileRecord(SUMMARY, len(data), hashlib.sha256(data).hexdigest()))
     write_atomically(folder / MANIFEST, render(records))
     write_atomically(folder / SUMMARY, data)
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """A finished run needs none: its summary, rows and policy stay. What fails here is done at the next call."""
+    if not is_finished(folder):
+        return
+    checkpoints = folder / CHECKPOINTS
+    with suppress(OSError):
+        if checkpoints.is_dir() and not checkpoints.is_symlink():
+            files.DISK.rename(checkpoints, files.aside_of(checkpoints))  # gone at once, or not at all
+            files.DISK.sync_folder(folder)  # before its files go, so that it cannot come back without them
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(f".{CHECKPOINTS}.") and files.is_aside(path.name):
+                files.remove(path)
 
 
 def _names(folder: Path) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any
 from ebu.config import Config, from_json, to_json
 from ebu.errors import RunFailure, UserError
 from ebu.storage import files
-from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.files import (
     MAX_JSON_FILE,
     MAX_ROWS_FILE,
@@ -28,7 +27,7 @@ from ebu.storage.files import (
     words_for,
     write_atomically,
 )
-from ebu.storage.finished import FILES, is_finished, write_finished
+from ebu.storage.finished import FILES, drop_checkpoints, is_finished, write_finished
 from ebu.storage.lock import RunLock
 
 # What the numbers of every run depend on; what its environment needs besides is the caller's to name.
@@ -106,6 +105,8 @@ class RunFolder:
         try:
             return self._read_config()
         except Lost as lost:
+            from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
+
             if known is not None and not CheckpointStore(self.checkpoints).exists():
                 text, source = to_json(known), "as the run is to begin"
             else:
@@ -129,6 +130,8 @@ class RunFolder:
 
     def _settings_of_checkpoint(self, lost: UserError) -> tuple[str, int]:
         """The settings in the newest good checkpoint as they were written, and its step."""
+        from ebu.storage.checkpoints import CheckpointStore
+
         try:
             loaded = CheckpointStore(self.checkpoints).load(lambda text: None)
             if loaded is not None:
@@ -169,15 +172,8 @@ class RunFolder:
         write_finished(self.path, _render(values))
 
     def drop_checkpoints(self) -> None:
-        """A finished run needs none: its summary, rows and policy stay. What fails here is done at the next call."""
-        if not self.is_finished:
-            return
-        with suppress(OSError):
-            if self.checkpoints.is_dir() and not self.checkpoints.is_symlink():
-                aside = files.aside_of(self.checkpoints)
-                files.DISK.rename(self.checkpoints, aside)  # gone at once, or not at all
-                files.DISK.sync_folder(self.path)  # before its files go, so that it cannot come back without them
-            self.clean()
+        """A finished run needs none; that of any other run stay."""
+        drop_checkpoints(self.path)
 
     def clean(self) -> None:
         """Remove what was half written or half removed. The caller holds the folder's lock."""

@@ -15,10 +15,9 @@ from ebu.experiments.sweeps.store import Store, address_of
 from ebu.experiments.sweeps.sweep import Sweep
 from ebu.experiments.sweeps.trials import Trial
 from ebu.storage import files
-from ebu.storage.finished import SUMMARY, is_finished
+from ebu.storage.finished import SUMMARY, drop_checkpoints, is_finished
 from ebu.storage.lock import NAME as LOCK
 from ebu.storage.lock import Held, RunLock
-from ebu.storage.run_folder import RunFolder
 
 
 class Engine(Protocol):
@@ -73,7 +72,7 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         engine.run(sweep)
     for job in sweep.jobs:
         if job.is_complete:  # left behind by a process that ended in between
-            RunFolder(job.path).drop_checkpoints()
+            drop_checkpoints(job.path)
     if failed := [job for job in sweep.jobs if job.state == "failed"]:
         for job in failed:
             print(f"{job.trial.id} failed: {job.reason}\n  see more: ebu resume {job.path} --debug", file=sys.stderr)
