@@ -249,11 +249,6 @@ class CheckpointStore:
         return [int(match[1]) for match in map(_GENERATION.fullmatch, names) if match]
 
 
-def verify(folder: Path) -> list[str]:
-    """What is wrong with the checkpoints in a folder, a line each; an empty list means that all are good."""
-    return CheckpointStore(folder).problems()
-
-
 @dataclass(frozen=True)
 class StoredEpisodes:
     """The episodes of a checkpoint, one at a time."""

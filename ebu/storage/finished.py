@@ -109,17 +109,17 @@ def _record(entry: Any) -> FileRecord:
     return FileRecord(name, size, sha256)
 
 
-def problems(folder: Path) -> list[str]:
-    """What is wrong with the files of a finished run, a line each."""
+def problems(folder: Path) -> dict[str, str]:
+    """What is wrong with the files of a finished run: a line for each file."""
     try:
         records = parse(read_text(folder / MANIFEST, MAX_JSON_FILE))
     except Damaged as error:
-        return [str(error)]
-    found = []
+        return {MANIFEST: str(error)}
+    found = {}
     for record in records:
         try:
             with open_recorded(folder, record) as file:
                 require_hash(record, hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]
         except Damaged as error:
-            found.append(str(error))
+            found[record.name] = str(error)
     return found

@@ -91,7 +91,7 @@ class RunFolder:
     def config(self) -> Config:
         """The settings, from the newest good checkpoint where config.json is missing or damaged."""
         try:
-            return self._read_config()
+            return self.read_config()
         except Lost as lost:
             text, _ = self._settings_of_checkpoint(lost)
             return from_json(text)
@@ -103,7 +103,7 @@ class RunFolder:
         folder's lock.
         """
         try:
-            return self._read_config()
+            return self.read_config()
         except Lost as lost:
             from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
 
@@ -116,7 +116,8 @@ class RunFolder:
             announce(f"{lost}; written again {source}")
             return from_json(text)
 
-    def _read_config(self) -> Config:
+    def read_config(self) -> Config:
+        """The settings in config.json and nowhere else."""
         try:
             return from_json(read_text(self.settings, MAX_JSON_FILE))
         except Missing as error:
@@ -140,6 +141,14 @@ class RunFolder:
         except (UserError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise UserError(f"{lost}, and no checkpoint has its settings: {error}") from error
         raise UserError(f"{lost}, and there is no checkpoint to take its settings from") from lost
+
+    def has_policy(self) -> bool:
+        """Whether there is a policy; one that is not a regular file is refused."""
+        try:
+            with open_file(self.policy):
+                return True
+        except Missing:
+            return False
 
     # ------------------------------------------------------------------ rows, and the end
 

@@ -21,6 +21,11 @@ def sealed(data: bytes, header_end: int) -> bytes:
     return data[: place[0]] + _digest(data, place).encode() + data[place[1] :]
 
 
+def is_sealed(data: bytes, header_end: int) -> bool:
+    """Whether the file holds a digest."""
+    return _place(data, header_end) is not None
+
+
 def is_intact(data: bytes, header_end: int) -> bool:
     """Whether the file holds a digest, and it is that of the file."""
     place = _place(data, header_end)
