@@ -29,7 +29,7 @@ from ebu.envs.families import family
 from ebu.errors import Interrupted, RunFailure, UserError
 from ebu.presets import configure, preset_names
 from ebu.registry import methods
-from ebu.storage.checkpoints import verify
+from ebu.storage.verify import verify_checkpoints as verify
 
 STEPS = 30  # of a run that is not refused
 POLLS = 500  # steps of evaluation after which it is asked to stop, whatever its settings say
