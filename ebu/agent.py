@@ -22,6 +22,7 @@ from gymnasium.envs.registration import EnvSpec
 from ebu.config import Config, check, environment_arguments, override
 from ebu.envs.families import family
 from ebu.envs.make import EnvironmentSource
+from ebu.envs.spaces import InvalidValue
 from ebu.errors import UserError
 from ebu.learning.policy import FrameStack, Policy
 from ebu.presets import configure
@@ -315,16 +316,22 @@ class Agent:
         Where states are stacks of frames, the second value holds the frames so far: pass it back as ``state``, and None
         (or ``episode_start``) with an episode's first observation.
         """
-        frame = self._environment.encode(observation)
+        frame = self._encode(observation)
         frames = FrameStack(self.interface.stack) if state is None or episode_start else state
         stacked = frames.begin(frame) if state is None or episode_start else frames.push(frame)
         epsilon = 0.0 if deterministic else self.config.evaluation.eval_epsilon
         action, _ = self.policy.act(stacked, epsilon, self._predict_rng)  # not the training's generator: looking is free
         return action, frames if self.interface.stack > 1 else None
 
+    def _encode(self, observation: Any) -> Array:
+        try:
+            return self._environment.encode(observation)
+        except InvalidValue as error:
+            raise UserError(f"the agent was given an observation of another kind than it was trained on: {error}") from error
+
     def q_values(self, observations: list[Any]) -> Array:
         """Q(s, ·) for single observations, [B, A]; only where a state is one frame."""
-        return np.stack([self.policy.values(self._environment.encode(o)) for o in observations])
+        return np.stack([self.policy.values(self._encode(o)) for o in observations])
 
     def evaluate(self, env: gymnasium.Env[Any, Any] | None, episodes: int, epsilon: float, seed: int) -> Evaluation:
         """As ``ebu.evaluate``, which has the documentation."""

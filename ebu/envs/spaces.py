@@ -62,17 +62,17 @@ def count_actions(space: gymnasium.Space[Any]) -> int:
 
 
 def describe(space: gymnasium.Space[Any]) -> Observations:
-    """How observations of this space are stored and read, or a UserError naming the space."""
+    """How observations of this space are stored and read, or a UserError naming the space.
+
+    ``encode`` refuses with an InvalidValue whatever the space does not promise: another type, shape, dtype or range. The
+    bounds of a Box of floats are not enforced, since many environments exceed theirs a little.
+    """
     if isinstance(space, spaces.Discrete):
-        start = int(space.start)
-        onehot = ObservationSpec("onehot", (1,), "int64", (int(space.n),))
-        return Observations(onehot, lambda x: np.array([int(x) - start]))
+        return _discrete(space)
     if isinstance(space, spaces.MultiDiscrete):
-        offsets = np.asarray(space.start).reshape(-1)
-        onehot = ObservationSpec("onehot", (space.nvec.size,), "int64", tuple(int(n) for n in space.nvec.reshape(-1)))
-        return Observations(onehot, lambda x: np.asarray(x, np.int64).reshape(-1) - offsets)
+        return _multi_discrete(space)
     if isinstance(space, spaces.MultiBinary):
-        return _vector(int(np.prod(space.shape)))
+        return _vector(space.shape, np.int8, low=0, high=1)
     if isinstance(space, spaces.Box):
         return _box(space)
     if isinstance(space, spaces.Dict | spaces.Tuple):
@@ -80,14 +80,84 @@ def describe(space: gymnasium.Space[Any]) -> Observations:
     raise UserError(f"observations of {space} are not supported; wrap the environment to return a Box or Discrete space")
 
 
-def _vector(size: int) -> Observations:
-    return Observations(
-        ObservationSpec("vector", (size,), "float32"), lambda x: np.array(x, np.float32).reshape(-1)
-    )
+class InvalidValue(ValueError):
+    """A value that the space it should be from does not contain; the words say what was expected."""
+
+
+def shown(value: Any) -> str:
+    """A value at a length that leaves room for the rest of the line."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} {list(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _discrete(space: spaces.Discrete) -> Observations:
+    start, count = int(space.start), int(space.n)
+
+    def encode(x: Any) -> Array:
+        if type(x) is not int:
+            if isinstance(x, np.ndarray) and x.ndim == 0:
+                x = x[()]
+            if isinstance(x, bool) or not isinstance(x, int | np.integer):
+                raise InvalidValue(f"{shown(x)} instead of a whole number, as {space} promises")
+        index = int(x) - start
+        if not 0 <= index < count:
+            raise InvalidValue(f"{shown(x)}, which is not in {space}")
+        return np.array([index])
+
+    return Observations(ObservationSpec("onehot", (1,), "int64", (count,)), encode)
+
+
+def _multi_discrete(space: spaces.MultiDiscrete) -> Observations:
+    offsets, counts = np.asarray(space.start).reshape(-1), space.nvec.reshape(-1)
+
+    def encode(x: Any) -> Array:
+        array = _array(x, space.shape, np.dtype(np.int64), space)
+        index = array.reshape(-1) - offsets
+        if ((index < 0) | (index >= counts)).any():
+            raise InvalidValue(f"{shown(array.tolist())}, which is not in {space}")
+        return index
+
+    return Observations(ObservationSpec("onehot", (counts.size,), "int64", tuple(int(n) for n in counts)), encode)
+
+
+def _array(x: Any, shape: tuple[int, ...], dtype: np.dtype[Any], space: gymnasium.Space[Any]) -> Array:
+    """The observation as an array of this shape whose numbers fit this dtype; the usual case costs two comparisons."""
+    if type(x) is np.ndarray and x.dtype == dtype and x.shape == shape:
+        return x
+    try:
+        array = np.asarray(x)
+    except Exception as error:  # a ragged list, or an object with its own idea of an array
+        raise InvalidValue(f"{shown(x)} instead of an array of {list(shape)}") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidValue(f"{shown(x)} instead of numbers of {space.dtype} {list(shape)}")
+    if array.shape != shape:
+        raise InvalidValue(f"{shown(array)} instead of {space.dtype} {list(shape)}")
+    if dtype.kind in "biu" and array.dtype != dtype:
+        limits = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        with np.errstate(invalid="ignore"):
+            fits = (array == np.trunc(array)).all() and (array >= limits[0]).all() and (array <= limits[1]).all()
+        if not fits:
+            raise InvalidValue(f"{shown(array)} with numbers that {dtype} cannot hold")
+    return array
+
+
+def _vector(shape: tuple[int, ...], dtype: Any, low: float | None = None, high: float | None = None) -> Observations:
+    size, kind = int(np.prod(shape)), np.dtype(dtype)
+    space = spaces.Box(-np.inf, np.inf, shape) if low is None else spaces.MultiBinary(shape)
+
+    def encode(x: Any) -> Array:
+        array = _array(x, shape, kind, space)
+        if low is not None and high is not None and ((array < low) | (array > high)).any():
+            raise InvalidValue(f"{shown(array.tolist())} with numbers that are not {low:g} or {high:g}")
+        return np.array(array, np.float32).reshape(-1)
+
+    return Observations(ObservationSpec("vector", (size,), "float32"), encode)
 
 
 def _box(space: spaces.Box) -> Observations:
-    shape = space.shape
+    shape, dtype = space.shape, np.dtype(space.dtype)
     channels_last = len(shape) == 3 and shape[2] <= shape[0]
     sides = shape if len(shape) == 2 else shape[:2] if channels_last else shape[1:]
     too_small = min(sides, default=0) < SMALLEST_IMAGE
@@ -95,12 +165,14 @@ def _box(space: spaces.Box) -> Observations:
         channels, height, width = (shape[2], *shape[:2]) if channels_last else shape
         spec = ObservationSpec("image", (channels, height, width), _stored(space), scale=_scale(space))
         if channels_last:
-            return Observations(spec, lambda x: np.array(np.transpose(x, (2, 0, 1)), spec.dtype, order="C"))
-        return Observations(spec, lambda x: np.array(x, spec.dtype))
+            return Observations(
+                spec, lambda x: np.array(np.transpose(_array(x, shape, dtype, space), (2, 0, 1)), spec.dtype, order="C")
+            )
+        return Observations(spec, lambda x: np.array(_array(x, shape, dtype, space), spec.dtype))
     if len(shape) == 2 and not too_small and (space.dtype == np.uint8 or min(shape) >= 2 * SMALLEST_IMAGE):
         spec = ObservationSpec("image", (1, *shape), _stored(space), scale=_scale(space))
-        return Observations(spec, lambda x: np.array(x, spec.dtype)[None])
-    return _vector(int(np.prod(shape)))
+        return Observations(spec, lambda x: np.array(_array(x, shape, dtype, space), spec.dtype)[None])
+    return _vector(shape, dtype)
 
 
 def _stored(space: spaces.Box) -> str:
@@ -122,6 +194,15 @@ def _flattened(space: spaces.Dict | spaces.Tuple) -> Observations:
             "wrap the environment with gymnasium.wrappers.FilterObservation to keep those that can"
         )
     size = spaces.flatdim(space)
-    return Observations(
-        ObservationSpec("vector", (size,), "float32"), lambda x: np.array(spaces.flatten(space, x), np.float32)
-    )
+
+    def encode(x: Any) -> Array:
+        try:
+            flat = np.array(spaces.flatten(space, x), np.float32)
+        except Exception as error:  # of any kind: parts may be missing, or of other types
+            reason = " ".join(str(error).split())
+            raise InvalidValue(f"{shown(x)}, which is not in {space} ({type(error).__name__}: {reason})") from error
+        if flat.shape != (size,):
+            raise InvalidValue(f"{shown(x)}, which is not in {space}")
+        return flat
+
+    return Observations(ObservationSpec("vector", (size,), "float32"), encode)

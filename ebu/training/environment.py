@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 import numpy as np
 
-from ebu.envs.spaces import ObservationSpec, count_actions, describe
+from ebu.envs.spaces import InvalidValue, ObservationSpec, count_actions, describe, shown
 from ebu.errors import EnvironmentFailure, RunFailure, UserError
 from ebu.types import Array
 
@@ -57,41 +57,82 @@ class Environment:
 
     def __init__(self, env: gymnasium.Env[Any, Any], reward_clip: float = 0.0) -> None:
         self.env = env
+        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self._observations = describe(env.observation_space)
         self._reward_clip = reward_clip
         self._frames_can_be_damaged = self._observations.spec.can_be_damaged
 
     def encode(self, observation: Any) -> Array:
-        """An observation as it is stored."""
-        return self._observations.encode(observation)
+        """An observation as it is stored; an InvalidValue where the space does not promise such a one."""
+        frame = self._observations.encode(observation)
+        if self._frames_can_be_damaged and not np.isfinite(frame).all():
+            place = np.argwhere(~np.isfinite(frame))[0].tolist()
+            raise InvalidValue(f"{frame[tuple(place)]} at index {place}")
+        return frame
 
     def reset(self, seed: int, when: str) -> Array:
         """The first frame of an episode; ``when`` is for the message if that fails."""
-        with told_as_failure(f"at the reset {when}"):
-            observation, _ = self.env.reset(seed=seed)
-        frame = self.encode(observation)
-        self._require_finite(frame, when, "at reset")
-        return frame
+        with self._failures_told(f"{when}, at reset"):
+            returned = self.env.reset(seed=seed)
+        if type(returned) is not tuple or len(returned) != 2:
+            self._refuse(f"from reset {shown(returned)} instead of (observation, info)", when, "at reset")
+        return self._frame(returned[0], when, "at reset")
 
     def step(self, action: int, when: str) -> Step:
-        with told_as_failure(f"{when}, after action {action}"):
-            observation, reward, terminated, truncated, info = self.env.step(action)
-        frame = self.encode(observation)
-        raw = float(reward)
-        learned = clip_reward(raw, self._reward_clip)
         after = f"after action {action}"
+        with self._failures_told(f"{when}, {after}"):
+            returned = self.env.step(action)
+        if type(returned) is not tuple or len(returned) != 5:
+            words = "instead of (observation, reward, terminated, truncated, info), the interface of Gymnasium"
+            self._refuse(f"from step {shown(returned)} {words}", when, after)
+        observation, reward, terminated, truncated, info = returned
+        frame = self._frame(observation, when, after)
+        raw = reward if type(reward) is float else self._number(reward, when, after)
+        learned = clip_reward(raw, self._reward_clip)
         if not (math.isfinite(raw) and abs(learned) <= LARGEST_REWARD):
-            raise EnvironmentFailure(f"the environment returned the reward {raw} {when}, {after}")
-        self._require_finite(frame, when, after)
+            self._refuse(f"the reward {raw}", when, after)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            terminated, truncated = (self._truth(value, when, after) for value in (terminated, truncated))
+        if not isinstance(info, dict):
+            self._refuse(f"the info {shown(info)} instead of a dictionary", when, after)
         return Step(frame, raw, learned, terminated, truncated, info)
 
-    def _require_finite(self, frame: Array, when: str, after: str) -> None:
+    def _frame(self, observation: Any, when: str, after: str) -> Array:
         """A damaged number must not reach the memory, from where it would spread to every weight."""
-        if self._frames_can_be_damaged and not np.isfinite(frame).all():
-            place = np.argwhere(~np.isfinite(frame))[0].tolist()
+        try:
+            return self.encode(observation)
+        except InvalidValue as error:
+            self._refuse(f"an observation with {error}" if "at index" in str(error) else f"the observation {error}", when, after)
+
+    def _number(self, reward: Any, when: str, after: str) -> float:
+        if isinstance(reward, np.ndarray) and reward.ndim == 0:
+            reward = reward[()]
+        if not isinstance(reward, int | float | np.integer | np.floating | np.bool_):
+            self._refuse(f"the reward {shown(reward)} instead of a number", when, after)
+        return float(reward)
+
+    def _truth(self, value: Any, when: str, after: str) -> bool:
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
+        if not isinstance(value, bool | np.bool_) and not (isinstance(value, int | np.integer) and value in (0, 1)):
+            self._refuse(f"{shown(value)} as terminated or truncated instead of true or false", when, after)
+        return bool(value)
+
+    def _refuse(self, what: str, when: str, after: str) -> NoReturn:
+        raise EnvironmentFailure(f"the environment {self.name} returned {what} {when}, {after}")
+
+    @contextmanager
+    def _failures_told(self, when: str) -> Iterator[None]:
+        """Whatever the environment raises, as one line that says when. Its ``sys.exit`` ends no run without a word."""
+        try:
+            yield
+        except (UserError, RunFailure):
+            raise
+        except (Exception, SystemExit) as error:
+            reason = " ".join(str(error).split())
             raise EnvironmentFailure(
-                f"the environment returned an observation with {frame[tuple(place)]} at index {place} {when}, {after}"
-            )
+                f"the environment {self.name} raised {type(error).__name__} {when}: {reason}"
+            ) from error
 
 
 def clip_reward(reward: float, clip: float) -> float:
@@ -101,16 +142,17 @@ def clip_reward(reward: float, clip: float) -> float:
 
 def relative_length(length: int, info: dict[str, Any]) -> float | None:
     """Steps taken over the shortest path's, where the environment knows it."""
-    return length / info["shortest_path"] if "shortest_path" in info else None
+    shortest = _finite(info.get("shortest_path"))
+    return length / shortest if shortest is not None and shortest > 0 else None
 
 
-@contextmanager
-def told_as_failure(when: str) -> Iterator[None]:
-    """Whatever an environment raises, as one line that says when."""
-    try:
-        yield
-    except (UserError, RunFailure):
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise EnvironmentFailure(f"the environment raised {type(error).__name__} {when}: {reason}") from error
+def game_score(info: dict[str, Any]) -> float | None:
+    """The score of the whole game that has just ended, where a game has several episodes."""
+    return _finite(info.get("score")) if info.get("game_over") is True else None
+
+
+def _finite(value: Any) -> float | None:
+    """A number that others may have written into ``info`` under a name that means something to us; None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return None
+    return float(value) if math.isfinite(value) else None

@@ -27,7 +27,7 @@ from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, draw_seed, torch_generator
 from ebu.storage.faults import reached
-from ebu.training.environment import Environment, Interface, Step, relative_length
+from ebu.training.environment import Environment, Interface, Step, game_score, relative_length
 from ebu.training.evaluate import evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.training.open_episode import OpenEpisode
@@ -179,7 +179,7 @@ class TrainingLoop:
             length=len(episode),
             terminated=last.terminated,
             relative_length=relative_length(len(episode), last.info),
-            game_score=last.info.get("score") if last.info.get("game_over") else None,
+            game_score=game_score(last.info),
         )
         self.statistics.episode_ended(ended)
         self.rotation.episode_ended(score)
