@@ -30,6 +30,7 @@ from ebu.errors import Interrupted, RunFailure, UserError
 from ebu.presets import configure, preset_names
 from ebu.registry import methods
 from ebu.storage.verify import verify_checkpoints as verify
+from ebu.training.loop_state import state_of
 
 STEPS = 30  # of a run that is not refused
 POLLS = 500  # steps of evaluation after which it is asked to stop, whatever its settings say
@@ -246,7 +247,7 @@ def try_settings(algo, env, preset, chosen):
             while loop.step < min(agent.config.steps, STEPS):
                 for _ in loop.advance():
                     pass
-            loop.state_dict()
+            state_of(loop)
     except Interrupted:
         return "stopped"
     except UserError as error:

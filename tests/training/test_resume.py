@@ -116,7 +116,7 @@ def test_a_run_killed_inside_a_named_point_goes_on_exactly(tmp_path, algo, point
 def test_runs_killed_at_random_moments_go_on_exactly(tmp_path, algo):
     """17 kills of each of three methods: a third at named points, the rest at random times."""
     rng = random.Random(algo)
-    names = [*POINTS, "targets", "evaluate", "session:save"] + (["synchronise"] if algo == "adaptive-ebu" else [])
+    names = [*POINTS, "targets", "evaluate", "trainer:save"] + (["synchronise"] if algo == "adaptive-ebu" else [])
     kills = [("point", f"{rng.choice(names)}:{rng.randint(1, 6)}") for _ in range(6)]
     kills += [("time", rng.random()) for _ in range(11)]
     killed_runs(tmp_path, algo, KILLED[algo], kills)
