@@ -5,7 +5,7 @@ from ebu.algorithms import ALGORITHMS, composition
 from ebu.api import AGENTS
 from ebu.presets import configure
 
-QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,)}
+QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,), "batch_size": 16}
 
 
 def test_every_algorithm_has_its_agent_and_its_page():
@@ -18,9 +18,9 @@ def test_every_algorithm_has_its_agent_and_its_page():
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))
-@pytest.mark.parametrize("options", [{}, {"dueling": True}, {"tau": 0.1}, {"learning_rate_schedule": "linear"}], ids=str)
+@pytest.mark.parametrize("options", [{"dueling": True}, {"tau": 0.1, "learning_rate_schedule": "linear"}], ids=str)
 def test_every_method_takes_every_option(name, options):
-    agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(260)
+    agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(220)
     assert agent.loop.updates > 0
     assert ebu.evaluate(agent, episodes=1).mean > 0
 

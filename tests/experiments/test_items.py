@@ -19,6 +19,7 @@ from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, module, trained, write_trial
 from tests.reference.backward import algorithm_2
 
+pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 BUDGETS = ("quick", "laptop", "full")
 
 
