@@ -27,6 +27,7 @@ from ebu.training.trainer import Trainer
 from tests.tolerance import RUN, in_double
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.xdist_group("ranks")  # one second rank for all tests
 WORKER = """
 import sys
 import torch

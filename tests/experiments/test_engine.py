@@ -37,6 +37,8 @@ from tests.experiments.sweeps import (
 )
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.xdist_group("sweeps")  # one that nothing disturbs, for all tests that compare with it
+
 
 class NoEngine:
     """Fails when there is anything to run."""

@@ -32,6 +32,8 @@ from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
 
+pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):

@@ -60,12 +60,13 @@ def assert_passed_over(folder):
 # ---------------------------------------------------------------------- damage
 
 
-def test_a_thousand_random_flips_and_truncations_are_all_detected(run, newest):
+@pytest.mark.parametrize("number", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_random_flips_and_truncations_are_all_detected(run, newest, number):
     rng = np.random.default_rng(2019)
     files = [*sorted(newest.iterdir()), run / SHARED, run / OWN]
     assert len(files) == 6
     fell_back = refused = 0
-    for i in range(1000):
+    for i in range(number):
         path = files[i % len(files)]
         whole = path.read_bytes()
         data = bytearray(whole)
@@ -86,7 +87,7 @@ def test_a_thousand_random_flips_and_truncations_are_all_detected(run, newest):
             assert_passed_over(run)
             fell_back += 1
         path.write_bytes(whole)
-    assert fell_back + refused >= 990 and refused >= 160
+    assert fell_back + refused >= 0.99 * number and refused >= 0.16 * number
     assert verify(run) == []
 
 
