@@ -177,10 +177,10 @@ def test_a_link_that_the_user_names_is_followed(saved):
     assert load_policy(saved.with_name("link.ebu")).actions == 3
 
 
-def test_a_hollow_file_and_a_pipe_are_refused(tmp_path):
+def test_a_sparse_file_and_a_pipe_are_refused(tmp_path):
     with (tmp_path / "hollow.ebu").open("wb") as file:
         file.truncate(3 << 30)
-    assert "hollow" in refused(tmp_path / "hollow.ebu")
+    assert "sparse" in refused(tmp_path / "hollow.ebu")
     os.mkfifo(tmp_path / "pipe.ebu")
     refused(tmp_path / "pipe.ebu")
 
