@@ -304,7 +304,7 @@ def test_a_generation_that_is_a_link_is_refused(run, newest, tmp_path):
 
 
 @pytest.mark.parametrize("slot", ["tensors.safetensors", OWN])
-def test_a_hollow_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, slot):
+def test_a_sparse_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, slot):
     path = (run if slot == OWN else newest) / slot
     size = 100 << 30
     os.truncate(path, size)
@@ -312,7 +312,7 @@ def test_a_hollow_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, sl
     grow = {f.name: replace(f, size=size if f.name == slot else f.size) for f in manifest.files}
     segments = tuple(replace(s, record=replace(s.file, size=size)) if s.file.name == slot else s for s in manifest.segments)
     (newest / MANIFEST).write_bytes(replace(manifest, files=tuple(grow.values()), segments=segments).render())
-    assert "hollow" in assert_passed_over(run)
+    assert "sparse" in assert_passed_over(run)
 
 
 def test_hostile_segment_lengths_are_refused(run, frugal):
@@ -326,7 +326,7 @@ def test_a_generation_with_the_last_number_is_passed_over_and_said_to_have_no_su
     store = CheckpointStore(run)
     said = []
     assert store.load(said.append).step == 20 and "generation-99999999" in said[0]
-    with pytest.raises(Exception, match="no successor"):
+    with pytest.raises(Exception, match="largest number"):
         store.save(30, state(30), Episodes(15))
 
 
