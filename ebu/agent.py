@@ -20,7 +20,8 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 
 from ebu.config import Config, check, environment_arguments, override
-from ebu.envs.make import EnvironmentSource, family
+from ebu.envs.families import family
+from ebu.envs.make import EnvironmentSource
 from ebu.errors import UserError
 from ebu.learning.policy import FrameStack, Policy
 from ebu.presets import configure
@@ -219,7 +220,7 @@ class Agent:
         listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
         until = self.loop.step + total_timesteps
         if run is not None:
-            folder = RunFolder.create(Path(run), override(self.config, steps=until))
+            folder = create_run(Path(run), override(self.config, steps=until))
             self.config = folder.config()
             with RunLock(folder.path):
                 interrupted = self.train_in(folder, listeners=listeners, progress_bar=progress_bar).interrupted
@@ -284,8 +285,8 @@ class Agent:
         import torch
 
         before = torch.get_num_threads()
-        small = self.interface.spec.kind != "image" or family(self.config.environment.env) in ("minatar", "minigrid")
-        torch.set_num_threads(self.config.run.threads or (1 if small else before))
+        own = family(self.config.environment.env).threads if self.interface.spec.kind == "image" else 1
+        torch.set_num_threads(self.config.run.threads or own or before)
         try:
             yield
         finally:
@@ -371,6 +372,11 @@ def register(method: Method) -> type[Agent]:
     """Make a method known everywhere (API, command line, sweeps), and give its agent class."""
     name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
     return type(name, (Agent,), {"method": method, "__doc__": method.title})
+
+
+def create_run(path: Path, config: Config) -> RunFolder:
+    """A new run folder that records the versions of what its environment depends on."""
+    return RunFolder.create(path, config, family(config.environment.env).packages)
 
 
 def choose_device(name: str) -> torch.device:

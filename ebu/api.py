@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,15 +34,16 @@ def resume(
     env: gymnasium.Env[Any, Any] | None = None,
     callback: Listener | list[Listener] | None = None,
     progress_bar: bool = False,
+    announce: Callable[[str], None] = print,
 ) -> Agent:
     """Continue a run folder exactly where its last checkpoint stands, to the end of its plan."""
     folder = RunFolder.open(Path(run))
     listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
-    if folder.summary.is_file() and not (folder.path / "checkpoints").exists():
+    if folder.is_finished and not folder.checkpoints.exists():
         raise UserError(f"{run} is a finished trial without checkpoints; load its policy with ebu.load")
     with RunLock(folder.path):
-        agent = Agent.from_config(folder.config(), env)
-        agent.train_in(folder, resume=True, listeners=listeners, progress_bar=progress_bar)
+        agent = Agent.from_config(folder.restore_config(announce), env)
+        agent.train_in(folder, resume=True, listeners=listeners, progress_bar=progress_bar, announce=announce)
     return agent
 
 

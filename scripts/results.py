@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,8 @@ from PIL import Image, PngImagePlugin
 from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
-from ebu.experiments.items import figure4, table2
+from ebu.experiments.item import Item
+from ebu.experiments.items import figure4, find_item, item_names, table2
 from ebu.presets import configure
 from ebu.report.rows import Run, find_runs, read_run
 from ebu.report.scores import count_wins, paper_table_2
@@ -29,24 +29,6 @@ README, PAGE = ROOT / "README.md", ROOT / "docs/results.md"
 PICTURE, MAZE = ROOT / "docs/pictures/results.png", ROOT / "docs/pictures/maze.png"
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
-# Every item of the paper, in its order, and the module that makes it.
-ITEMS = {
-    "figure1": "figure1",
-    "figure2": "figure2",
-    "table1": "table1",
-    "figure3": "figure3",
-    "figure4": "figure4",
-    "table2": "table2",
-    "figure5": "figure5",
-    "figure6": "figure6",
-    "table3": "table3",
-    "appendix-c": "appendix_c",
-    "appendix-e": "appendix_e",
-    "appendix-f": "appendix_f",
-    "theorem1": "theorem1",
-    "theorem2": "theorem2",
-    "toy-text": "toy_text",
-}
 COLOURS = {"ebu": plots.BLUE, "dqn": plots.VERMILION, "adaptive-ebu": plots.GREEN, "n-step": plots.ORANGE, "per": plots.PINK}
 
 Row = dict[str, Any]
@@ -63,17 +45,13 @@ def rows(name: str) -> list[Row]:
 
 def folder_of(item: str) -> Path | None:
     """Where an item's rows are committed."""
-    places = (ROOT / "results" / item, ROOT / "results/theory" / item, ROOT / "results/theory" / ITEMS[item])
+    places = (ROOT / "results" / item, ROOT / "results/theory" / item)
     return next((place for place in places if (place / "rows.jsonl").is_file()), None)
 
 
 def item_rows(item: str) -> list[Row]:
     folder = folder_of(item)
     return rows(str((folder / "rows.jsonl").relative_to(ROOT / "results"))) if folder else []
-
-
-def module(item: str) -> Any:
-    return importlib.import_module(f"ebu.experiments.items.{ITEMS[item]}")
 
 
 def atari_runs() -> list[Run]:
@@ -317,14 +295,14 @@ def items_part() -> list[str]:
         ),
     ]  # fmt: skip
     waiting = []
-    for item in ITEMS:
-        made, folder = module(item), folder_of(item)
+    for name in item_names():
+        item, folder = find_item(name), folder_of(name)
         if folder is None:
-            waiting.append(f"`{item}`")
+            waiting.append(f"`{name}`")
             continue
-        parts += [f"### {made.ITEM.title}", made.ITEM.claim, f"`ebu reproduce {item}`; rows in `{folder.relative_to(ROOT)}`."]
+        parts += [f"### {item.title}", item.claim, f"`ebu reproduce {name}`; rows in `{folder.relative_to(ROOT)}`."]
         parts += budget_of(folder)
-        parts += [f"![{made.ITEM.title}](../{path.relative_to(ROOT)})" for path in sorted(folder.glob("*.png"))]
+        parts += [f"![{item.title}](../{path.relative_to(ROOT)})" for path in sorted(folder.glob("*.png"))]
         parts += tables_of(item, folder)
     if waiting:
         parts.append(f"No rows are committed for {', '.join(waiting)}: `ebu reproduce ITEM --budget quick` makes them.")
@@ -338,10 +316,10 @@ def budget_of(folder: Path) -> list[str]:
     return [paragraph.strip() for paragraph in paragraphs if paragraph.startswith("Budget ")]
 
 
-def tables_of(item: str, folder: Path) -> list[str]:
+def tables_of(item: Item, folder: Path) -> list[str]:
     """From its rows where the item can; else as it wrote them."""
-    if hasattr(module(item), "tables"):
-        return [f"{table.title}:\n\n{table.markdown()}" for table in module(item).tables(item_rows(item))]
+    if item.tables is not None:
+        return [f"{table.title}:\n\n{table.markdown()}" for table in item.tables(item_rows(item.name))]
     text = (folder / "table.md").read_text(encoding="utf-8")
     return [part.replace("\n\n", ":\n\n", 1).strip() for part in text.split("\n## ")[1:]]
 

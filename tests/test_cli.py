@@ -273,7 +273,7 @@ MISUSES = {
     "play RUN --record film.gif --epsilon 7": "--epsilon must be between 0 and 1, got 7",
     "play RUN --record film.gif --fps -3": "--fps must be",
     "play RUN --record film.gif --max-steps 0": "--max-steps must be at least 1, got 0",
-    "play DAMAGED": "damaged or was not saved by ebu",
+    "play DAMAGED": "invalid policy file",
     "eval UNFINISHED": "has no policy yet",
 }
 

@@ -6,10 +6,11 @@ import pytest
 
 from ebu.agent import AGENTS
 from ebu.config import check, environment_arguments, field_names, flat
-from ebu.envs.make import family, make_environment
+from ebu.envs.families import families, family
+from ebu.envs.make import make_environment
 from ebu.envs.spaces import count_actions, describe
 from ebu.errors import UserError
-from ebu.presets import PRESETS, configure, preset_names
+from ebu.presets import configure, preset_names
 from ebu.registry import find_method, methods
 
 REPRESENTATIVES = {
@@ -19,12 +20,13 @@ REPRESENTATIVES = {
     "atari": "ALE/Breakout-v5",
     "other": "CartPole-v1",
 }
+PRESETS = {kind.name: kind.presets for kind in families()}
 ALL = [(kind, name) for kind, presets in PRESETS.items() for name in presets]
 
 
 def test_every_family_has_presets_and_quick_among_them():
     assert PRESETS.keys() == REPRESENTATIVES.keys()
-    assert {kind: family(env) for kind, env in REPRESENTATIVES.items()} == {kind: kind for kind in PRESETS}
+    assert {kind: family(env).name for kind, env in REPRESENTATIVES.items()} == {kind: kind for kind in PRESETS}
     assert all("quick" in presets for presets in PRESETS.values())
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-from importlib import resources
-
 from rich.console import Console
 from rich.table import Table
 
-from ebu.commands.reports import ITEMS
-from ebu.envs.make import EXAMPLES
+from ebu.envs.families import families
 from ebu.errors import UserError
-from ebu.presets import PRESETS
+from ebu.experiments.items import item_summaries
 from ebu.registry import methods
 
 
@@ -22,11 +18,12 @@ def listing(arguments: list[str]) -> int:
     if arguments:
         raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
     console = Console()
+    examples = {name: text for kind in families() for name, text in kind.examples.items()}
     sections = {
         "Algorithms  (--algo)": {name: method.title for name, method in methods().items()},
-        "Environments  (--env; any Gymnasium id with discrete actions)": EXAMPLES,
-        "Items of the paper  (ebu reproduce)": {name: _first_line(module) for name, module in ITEMS.items()},
-        "Presets  (--preset)": {family: ", ".join(presets) for family, presets in PRESETS.items()},
+        "Environments  (--env; any Gymnasium id with discrete actions)": examples,
+        "Items of the paper  (ebu reproduce)": item_summaries(),
+        "Presets  (--preset)": {kind.name: ", ".join(kind.presets) for kind in families()},
     }
     for title, entries in sections.items():
         table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None)
@@ -35,9 +32,3 @@ def listing(arguments: list[str]) -> int:
         console.print(table)
         console.print()
     return 0
-
-
-def _first_line(module: str) -> str:
-    """What an item's module says it is, without importing it and all it needs."""
-    source = resources.files("ebu.experiments.items").joinpath(f"{module}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]

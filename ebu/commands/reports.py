@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import tyro
 
 from ebu.commands.parsing import parse
 from ebu.errors import UserError
-
-# item → module under ebu.experiments with SETTINGS, EXPECTED and either run(budget, out, seed), or trials(budget, seed)
-# and analyse(budget, trials, folders, out)
-ITEMS = {
-    "figure1": "figure1",
-    "figure2": "figure2",
-    "figure3": "figure3",
-    "figure4": "figure4",
-    "figure5": "figure5",
-    "figure6": "figure6",
-    "table1": "table1",
-    "table2": "table2",
-    "table3": "table3",
-    "appendix-c": "appendix_c",
-    "appendix-e": "appendix_e",
-    "appendix-f": "appendix_f",
-    "theorem1": "theorem1",
-    "theorem2": "theorem2",
-    "toy-text": "toy_text",
-}
-
-# Seconds of the items without training, on one core.
-SECONDS: dict[str, dict[str, float]] = {
-    "figure1": {"quick": 4, "laptop": 4, "full": 10},
-    "figure3": {"quick": 5, "laptop": 14, "full": 40},
-    "appendix-e": {"quick": 4, "laptop": 4, "full": 4},
-    "appendix-f": {"quick": 4, "laptop": 4, "full": 4},
-    "theorem1": {"quick": 6, "laptop": 45, "full": 540},
-    "theorem2": {"quick": 5, "laptop": 8, "full": 40},
-    "toy-text": {"quick": 45, "laptop": 2_700, "full": 4_200},
-}
+from ebu.experiments.item import Item
+from ebu.experiments.items import find_item, item_names
 
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """One page about one or more runs, finished or still going."""
+    """One page about one or more runs, finished or not."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders, or folders of run folders."""
@@ -66,11 +35,11 @@ class ExplainArguments:
 class ReproduceArguments:
     """One of the paper's items: rows, a picture, a table with the published numbers beside ours, a page."""
 
-    item: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=", ".join(ITEMS))]
+    item: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"{', '.join(item_names())}, or module:ITEM")]
     budget: Literal["quick", "laptop", "full"] = "quick"
     """Minutes, a night on two cores, or the paper's own numbers of games, seeds and steps."""
     out: Path | None = None
-    """Folder to write; by default results/ITEM. Trials lie in its folder trials; the same command again goes on."""
+    """Folder to write; by default results/ITEM. Trials are in its folder trials; the same command again resumes them."""
     seed: int = 0
     engine: Literal["local", "ray"] = "local"
     """Where trials run: processes on this machine, or a Ray cluster."""
@@ -111,38 +80,37 @@ def reproduce(arguments: list[str]) -> int:
     from ebu.experiments.sweeps.sweep import duration
 
     args = parse(ReproduceArguments, arguments, "ebu reproduce")
-    if args.item not in ITEMS:
-        raise UserError(f"there is no item {args.item!r}; choose from {', '.join(ITEMS)}")
-    module = importlib.import_module(f"ebu.experiments.items.{ITEMS[args.item]}")
-    out = args.out or Path("results") / args.item
+    item = find_item(args.item)
+    out = args.out or Path("results") / item.name
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out folder") from error
-    if hasattr(module, "trials"):
-        rows = _train_and_analyse(module, args, out)
+    if item.run is None:
+        rows = _train_and_analyse(item, args, out)
     else:
-        print(f"{args.item}, budget {args.budget}: about {duration(SECONDS[args.item][args.budget])}", flush=True)
-        rows = module.run(args.budget, out, args.seed)
+        print(f"{item.name}, budget {args.budget}: about {duration(item.seconds[args.budget])}", flush=True)
+        rows = item.run(args.budget, out, args.seed)
     files = sorted(path for path in out.iterdir() if path.is_file())
     if args.store:
-        store = Store(f"{args.store.rstrip('/')}/{args.item}")
+        store = Store(f"{args.store.rstrip('/')}/{item.name}")
         for path in files:
             store.put(path)
-    print(f"{args.item}: {len(rows)} rows in {out} ({', '.join(path.name for path in files)})")
+    print(f"{item.name}: {len(rows)} rows in {out} ({', '.join(path.name for path in files)})")
     return 0
 
 
-def _train_and_analyse(module: ModuleType, args: ReproduceArguments, out: Path) -> list[dict[str, Any]]:
+def _train_and_analyse(item: Item, args: ReproduceArguments, out: Path) -> list[dict[str, Any]]:
     from ebu.experiments.sweeps.engine import adopt_finished, make_engine, run_trials
 
-    trials = module.trials(args.budget, args.seed)
+    assert item.trials is not None and item.analyse is not None  # an item without run has both
+    trials = item.trials(args.budget, args.seed)
     resources = {"cpus_per_trial": args.cpus_per_trial, "gpus_per_trial": args.gpus_per_trial}
     engine = make_engine(args.engine, args.workers, args.address, args.store, **resources)
     adopt_finished(trials, out)
-    print(f"{args.item}, budget {args.budget}: {_plan(trials, out, args)}", flush=True)
+    print(f"{item.name}, budget {args.budget}: {_plan(trials, out, args)}", flush=True)
     folders = run_trials(trials, out, engine)
-    return list(module.analyse(args.budget, trials, folders, out))
+    return list(item.analyse(args.budget, trials, folders, out))
 
 
 def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,9 @@ from ebu.commands.ranks import with_ranks
 from ebu.commands.train import train_and_tell
 from ebu.config import Config, override
 from ebu.errors import UserError
-from ebu.storage.checkpoints import CheckpointStore
-from ebu.storage.checkpoints import verify as verify_checkpoints
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
-
-MAX_ROW_BYTES = 64 << 20  # a longer line is no row
-MAX_PROBLEMS = 20  # of one kind that are listed
+from ebu.storage.verify import is_unlisted, verify_run
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class ResumeArguments:
 
 @dataclass(frozen=True)
 class VerifyArguments:
-    """Check a run folder: hashes, manifest, settings, metrics."""
+    """Check a run folder: checkpoints, settings, metrics, policy, and every file of a finished run."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
@@ -55,70 +51,27 @@ def resume(arguments: list[str]) -> int:
 def _resume(arguments: list[str], ranks: Ranks | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
-    if folder.summary.is_file() and not (folder.path / "checkpoints").exists():  # a trial of `ebu reproduce`
+    if folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
     with RunLock(folder.path):
-        agent = Agent.from_config(folder.config(), ranks=ranks)
+        config = folder.restore_config(lambda text: print(text, file=sys.stderr))
+        agent = Agent.from_config(config, ranks=ranks)
         return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True)
 
 
 def verify(arguments: list[str]) -> int:
     args = parse(VerifyArguments, arguments, "ebu verify")
     folder = RunFolder.open(args.run)
-    config = folder.config()
-    problems = verify_checkpoints(folder.path / "checkpoints") + _problems_of_metrics(folder)
-    if not problems:
-        problems = _problems_between(folder)
+    problems = verify_run(folder)
     if args.prove:
-        problems += prove(config, args.steps)
+        problems += prove(folder.config(), args.steps)
     for problem in problems:
         print(problem)
     if not problems:
-        print(f"{folder.path}: good" + (f"; resuming is exact over {args.steps} steps" if args.prove else ""))
+        limits = " as far as it can be checked (finished by an older version, without files.json)" * is_unlisted(folder)
+        print(f"{folder.path}: good{limits}" + (f"; resuming is exact over {args.steps} steps" if args.prove else ""))
     return 1 if problems else 0
-
-
-def _problems_of_metrics(folder: RunFolder) -> list[str]:
-    """Rows that cannot be read, or whose steps go back. A torn last line belongs to a run that is going or was killed."""
-    if not folder.metrics.exists():
-        return [f"{folder.metrics} is missing"]
-    problems, last, number, line = [], 0, 0, b"\n"
-    with folder.metrics.open("rb") as file:
-        while (line := file.readline(MAX_ROW_BYTES)).endswith(b"\n"):
-            number += 1
-            step = _step_of(line)
-            if step is None:
-                problems.append(f"{folder.metrics} line {number} is not a row of metrics")
-            elif step < last:
-                problems.append(f"{folder.metrics} line {number}: step {step} after step {last}")
-            last = last if step is None else step
-            if len(problems) == MAX_PROBLEMS:
-                return [*problems, f"{folder.metrics}: the lines after these were not looked at"]
-    if line and folder.summary.exists():
-        problems.append(f"{folder.metrics} ends in the middle of a line")
-    return problems
-
-
-def _problems_between(folder: RunFolder) -> list[str]:
-    """Whether the metrics reach as far as the newest checkpoint says."""
-    loaded = CheckpointStore(folder.path / "checkpoints").load(announce=lambda text: None)
-    if loaded is None:
-        return []
-    there, then = folder.metrics.stat().st_size, loaded.tree.get("metrics_bytes") if isinstance(loaded.tree, dict) else None
-    if not isinstance(then, int):
-        return [f"the checkpoint of step {loaded.step} is not that of a run"]
-    if there < then:
-        return [f"{folder.metrics} has {there} bytes, and had {then} when the checkpoint of step {loaded.step} was written"]
-    return []
-
-
-def _step_of(line: bytes) -> int | None:
-    try:
-        step = json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return step if isinstance(step, int) else None
 
 
 def prove(config: Config, steps: int) -> list[str]:

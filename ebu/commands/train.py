@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ebu.agent import Agent, Progress, Ranks
+from ebu.agent import Agent, Progress, Ranks, create_run
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
 from ebu.config import Config, merge_environment_arguments, override
@@ -57,7 +57,7 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
     merged = merge_environment_arguments(default.settings.environment.env_args, config.environment.env_args)
     config = override(config, env_args=merged)
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
-    folder = RunFolder.create(parsed.run or _free_folder(config), config)
+    folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
         return train_and_tell(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 

@@ -158,7 +158,7 @@ def open_agent(path: Path, device: str) -> Agent:
     """The agent of a run folder or a policy file."""
     if os.path.isdir(path):  # which takes names that no file can have, too
         folder = RunFolder.open(path)
-        if not folder.policy.is_file():
+        if not folder.has_policy():
             raise UserError(f"{path} has no policy yet (no {folder.policy.name}): the run has not finished")
         return load(folder.policy, device=device)
     return load(path, device=device)

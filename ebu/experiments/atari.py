@@ -15,8 +15,8 @@ from matplotlib.axes import Axes
 
 from ebu.envs.atari_games import GAMES, Game, find_game
 from ebu.errors import UserError
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.experiments.sweeps.trials import Trial, trial
 from ebu.report.figures import DEVIATION, Points, choices, side_by_side
 from ebu.report.rows import Run, read_run
@@ -158,28 +158,27 @@ def average(rows: Iterable[dict[str, Any]], name: str) -> float | None:
 
 
 def write_curves(
-    item: items.Item,
+    item: Item,
     budget: str,
-    settings: dict[str, Any],
     trials: Sequence[Trial],
     folders: Sequence[Path],
     out: Path,
     draw: Callable[[Path, Sequence[dict[str, Any]], Sequence[str]], None],
-    table: Callable[[Sequence[dict[str, Any]], Sequence[str]], items.Table],
+    table: Callable[[Sequence[dict[str, Any]], Sequence[str]], output.Table],
 ) -> list[dict[str, Any]]:
     """Rows of curves and runs, and with them the item's picture, table and page. ``draw`` and ``table`` are its own."""
+    games = item.at(budget)["games"]
     found = grouped(trials, folders)
     rows = [curve_row(name, method, [run for _, run in pairs]) for (name, method), pairs in found.items()]
     rows += [run_row(one, run) for pairs in found.values() for one, run in pairs]
-    draw(out, rows, settings["games"])
-    items.write(
+    draw(out, rows, games)
+    output.write(
         item,
         out,
         rows,
-        [table(rows, settings["games"])],
+        [table(rows, games)],
         budget=budget,
         seed=min((one.seed for one in trials), default=0),
-        note=reduced(budget, settings, trials),
         runs=folders,
         paper=True,
         spread=DEVIATION,
@@ -196,7 +195,7 @@ def frames(steps: float) -> str:
     return f"{count / 1e6:g}M" if count >= 1e5 else f"{count / 1e3:g}k"
 
 
-def reduced(budget: str, settings: dict[str, Any], trials: Sequence[Trial]) -> str:
+def reduced(budget: str, settings: dict[str, Any], methods: Sequence[str]) -> str:
     """What a budget left out, in words for the top of a page; nothing for the full one."""
     if budget == "full":
         return ""
@@ -205,11 +204,11 @@ def reduced(budget: str, settings: dict[str, Any], trials: Sequence[Trial]) -> s
     several = f"{len(games)} game{'s' * (len(games) > 1)} ({', '.join(games)}), {seeds} seed{'s' * (seeds > 1)}"
     words = f"Budget {budget}: {several}, {frames(scale['steps'])} frames instead of {frames(settings['full_steps'])}"
     if budget == "quick":
-        adaptive = any(one.algo == "adaptive-ebu" for one in trials)
         betas = ", ".join(f"{beta:g}" for beta in QUICK_BETAS)
+        fewer = f", adaptive EBU with β = {betas} only" if ADAPTIVE in methods else ""
         return (
             f"{words}, learning from step {scale['learning_starts']:,}, {scale['eval_episodes']} test episode every "
-            f"{scale['eval_every']:,} steps{f', adaptive EBU with β = {betas} only' if adaptive else ''}. The same for all "
+            f"{scale['eval_every']:,} steps{fewer}. The same for all "
             "methods. This shows that everything runs; nobody has learned to play yet."
         )
     return words + (

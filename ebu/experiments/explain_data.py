@@ -33,8 +33,8 @@ MAZE_SEED, WALK_SEED = 8, 0  # 17 steps with a bump and two detours: long enough
 
 
 @dataclass(frozen=True)
-class World:
-    """A small world and one episode in it."""
+class ExampleEpisode:
+    """A small MDP and one episode stored from it."""
 
     id: str
     title: str
@@ -53,28 +53,28 @@ class World:
         return discounts
 
 
-Rule = Callable[[World, Array, Tensor], Tensor]  # world, rewards [T], values of the next states [T, A] → targets [T]
+Rule = Callable[[ExampleEpisode, Array, Tensor], Tensor]  # example, rewards [T], q_next [T, A] → targets [T]
 
 
 def scenes() -> list[dict[str, Any]]:
     """Everything the page needs, ready for JSON."""
-    return [scene(world) for world in (chain(), maze())]
+    return [scene(example) for example in (chain(), maze())]
 
 
-def scene(world: World) -> dict[str, Any]:
-    played = world.episode
+def scene(example: ExampleEpisode) -> dict[str, Any]:
+    played = example.episode
     rng = np.random.default_rng(0)
     scale = float(played.rewards[-1])
-    nothing = np.zeros((len(world.names), len(world.actions)))
+    nothing = np.zeros((len(example.names), len(example.actions)))
     guesses = rng.uniform(0, GUESSES * scale, nothing.shape).round(2 if scale < 10 else 0)
-    guesses[world.goal] = 0.0
+    guesses[example.goal] = 0.0
     return {
-        "id": world.id,
-        "title": world.title,
-        "words": world.words,
-        "actions": list(world.actions),
-        "names": list(world.names),
-        "places": list(world.places),
+        "id": example.id,
+        "title": example.title,
+        "words": example.words,
+        "actions": list(example.actions),
+        "names": list(example.names),
+        "places": list(example.places),
         "states": played.observations.tolist(),
         "taken": played.actions.tolist(),
         "rewards": played.rewards.tolist(),
@@ -83,17 +83,17 @@ def scene(world: World) -> dict[str, Any]:
         "betas": list(BETAS),
         "updates": UPDATES,
         "scale": scale,
-        "picture": world.picture,
-        "starts": {"nothing": _start(world, nothing), "guesses": _start(world, guesses)},
+        "picture": example.picture,
+        "starts": {"nothing": _start(example, nothing), "guesses": _start(example, guesses)},
     }
 
 
-def _start(world: World, q: Array) -> dict[str, Any]:
+def _start(example: ExampleEpisode, q: Array) -> dict[str, Any]:
     """All methods from one first table. EBU's entries have one more axis at the front: β."""
-    played = world.episode
-    by_beta = [replay(world, q, backward(beta)) for beta in BETAS]
+    played = example.episode
+    by_beta = [replay(example, q, backward(beta)) for beta in BETAS]
     own = np.array([[_mixed(played, table, y, beta) for table, y in zip(*run[:2])] for beta, run in zip(BETAS, by_beta)])
-    others = {name: replay(world, q, rule) for name, rule in RULES.items()}
+    others = {name: replay(example, q, rule) for name, rule in RULES.items()}
     return {
         "ebu": {
             "table": _short([run[0] for run in by_beta]),  # [β, update, T, A], what the network says of the next state
@@ -111,63 +111,63 @@ def _start(world: World, q: Array) -> dict[str, Any]:
 
 
 def backward(beta: float) -> Rule:
-    def rule(world: World, rewards: Array, q_next: Tensor) -> Tensor:
-        discounts, actions = torch.from_numpy(world.discounts()), torch.from_numpy(world.episode.actions)
+    def rule(example: ExampleEpisode, rewards: Array, q_next: Tensor) -> Tensor:
+        discounts, actions = torch.from_numpy(example.discounts()), torch.from_numpy(example.episode.actions)
         return targets.backward(torch.from_numpy(rewards), discounts, actions, q_next, beta)
 
     return rule
 
 
-def one_step(world: World, rewards: Array, q_next: Tensor) -> Tensor:
-    return targets.one_step(torch.from_numpy(rewards), torch.from_numpy(world.discounts()), q_next)
+def one_step(example: ExampleEpisode, rewards: Array, q_next: Tensor) -> Tensor:
+    return targets.one_step(torch.from_numpy(rewards), torch.from_numpy(example.discounts()), q_next)
 
 
-def n_step(world: World, rewards: Array, q_next: Tensor) -> Tensor:
-    return targets.n_step(torch.from_numpy(rewards), torch.from_numpy(world.discounts()), q_next, N_STEPS)
+def n_step(example: ExampleEpisode, rewards: Array, q_next: Tensor) -> Tensor:
+    return targets.n_step(torch.from_numpy(rewards), torch.from_numpy(example.discounts()), q_next, N_STEPS)
 
 
-def retrace(world: World, rewards: Array, q_next: Tensor) -> Tensor:
-    discounts, actions = torch.from_numpy(world.discounts()), torch.from_numpy(world.episode.actions)
-    policy, behaviour = targets.epsilon_greedy(q_next, POLICY_EPSILON), torch.from_numpy(world.episode.behaviour)
+def retrace(example: ExampleEpisode, rewards: Array, q_next: Tensor) -> Tensor:
+    discounts, actions = torch.from_numpy(example.discounts()), torch.from_numpy(example.episode.actions)
+    policy, behaviour = targets.epsilon_greedy(q_next, POLICY_EPSILON), torch.from_numpy(example.episode.behaviour)
     return targets.retrace(torch.from_numpy(rewards), discounts, actions, q_next, policy, behaviour, TRACE_LAMBDA)
 
 
 RULES: dict[str, Rule] = {"one_step": one_step, "n_step": n_step, "retrace": retrace}
 
 
-def replay(world: World, q: Array, rule: Rule) -> tuple[Array, Array, Array, list[int | None]]:
+def replay(example: ExampleEpisode, q: Array, rule: Rule) -> tuple[Array, Array, Array, list[int | None]]:
     """Tables of next states [update, T, A], targets [update, T], the reward's share in them [update, T], and how many
     steps the greedy path takes to the goal after each update (None: it does not arrive)."""
-    rewards = world.episode.rewards
+    rewards = example.episode.rewards
     without = rewards.copy()
     without[-1] = 0.0
-    tables, ys, found = _learn(world, q, rule, rewards)
-    _, plain, _ = _learn(world, q, rule, without)
+    tables, ys, found = _learn(example, q, rule, rewards)
+    _, plain, _ = _learn(example, q, rule, without)
     return tables, ys, (ys - plain) / rewards[-1], found
 
 
-def _learn(world: World, q: Array, rule: Rule, rewards: Array) -> tuple[Array, Array, list[int | None]]:
-    q, played = q.copy(), world.episode
+def _learn(example: ExampleEpisode, q: Array, rule: Rule, rewards: Array) -> tuple[Array, Array, list[int | None]]:
+    q, played = q.copy(), example.episode
     pairs = list(zip(played.observations[:-1].tolist(), played.actions.tolist()))
     tables, ys, found = [], [], []
     for _ in range(UPDATES):
         q_next = q[played.observations[1:]]
-        y = rule(world, rewards, torch.from_numpy(q_next)).numpy()
+        y = rule(example, rewards, torch.from_numpy(q_next)).numpy()
         for pair in set(pairs):
             q[pair] = np.mean([value for value, other in zip(y, pairs) if other == pair])
         tables.append(q_next)
         ys.append(y)
-        found.append(greedy_steps(world, q))
+        found.append(greedy_steps(example, q))
     return np.array(tables), np.array(ys), found
 
 
-def greedy_steps(world: World, q: Array) -> int | None:
+def greedy_steps(example: ExampleEpisode, q: Array) -> int | None:
     """Steps from the start to the goal along the best actions (the first of equals), None if that goes in circles."""
-    state = int(world.episode.observations[0])
-    for steps in range(len(world.names) + 1):
-        if state == world.goal:
+    state = int(example.episode.observations[0])
+    for steps in range(len(example.names) + 1):
+        if state == example.goal:
             return steps
-        state = world.step(state, int(q[state].argmax()))
+        state = example.step(state, int(q[state].argmax()))
     return None
 
 
@@ -184,13 +184,13 @@ def _trust(played: Episode, q_next: Array) -> Array:
     return np.append(TRACE_LAMBDA * np.minimum(1.0, pi / played.behaviour[1:]), np.nan)
 
 
-# ---------------------------------------------------------------------- the worlds
+# ---------------------------------------------------------------------- the two examples
 
 
-def chain() -> World:
+def chain() -> ExampleEpisode:
     """Figure 1: s1 … s4, a reward for entering s4, and the one stored episode."""
     mdp: MDP = figure1_chain()
-    return World(
+    return ExampleEpisode(
         id="chain",
         title="The chain of Figure 1",
         words="Four states in a row. The agent wandered: right, right, back, right, right. Only the last move paid.",
@@ -204,7 +204,7 @@ def chain() -> World:
     )
 
 
-def maze() -> World:
+def maze() -> ExampleEpisode:
     """A small maze of the package, and a walk through it that is half random."""
     env = MNISTMaze(size=6, maze_seed=MAZE_SEED)
     layout, size = env.maze, env.maze.size
@@ -230,7 +230,7 @@ def maze() -> World:
         after = _around(*cells[state])[action]
         return number[after] if layout.free(after) else state
 
-    return World(
+    return ExampleEpisode(
         id="maze",
         title="A walk through a maze",
         words="Reaching the star pays 1,000, walking into a wall costs 1. Half of the moves were made at random.",

@@ -45,7 +45,7 @@ LOOK = {
 
 
 @dataclass(frozen=True)
-class World:
+class MazeKind:
     """One kind of maze."""
 
     density: float
@@ -59,13 +59,13 @@ class World:
         return (f"wall_density={self.density}", f"maze_seed={maze}", *([f"slip={self.slip}"] if self.slip else []))
 
 
-def trials_in(world: World, methods: Iterable[str], mazes: int, seed: int, **settings: Any) -> list[Trial]:
+def trials_in(kind: MazeKind, methods: Iterable[str], mazes: int, seed: int, **settings: Any) -> list[Trial]:
     """Each method on the same mazes, one agent each."""
     found = []
     for label in methods:
         algo, own = (METHODS | ebu(0.25, 0.5, 0.75))[label]
         for maze in range(seed, seed + mazes):
-            found.append(trial(algo, "maze", maze, label, env_args=world.arguments(maze), **own, **settings))
+            found.append(trial(algo, "maze", maze, label, env_args=kind.arguments(maze), **own, **settings))
     return found
 
 
@@ -79,18 +79,18 @@ def easier_task(settings: dict[str, Any], full: dict[str, Any]) -> str:
     )
 
 
-def world_of(one: Trial) -> World:
+def kind_of(one: Trial) -> MazeKind:
     arguments = dict(pair.split("=") for pair in dict(one.settings)["env_args"])
-    return World(float(arguments["wall_density"]), float(arguments.get("slip", 0.0)))
+    return MazeKind(float(arguments["wall_density"]), float(arguments.get("slip", 0.0)))
 
 
-def grouped(trials: Sequence[Trial], folders: Sequence[Path]) -> dict[tuple[World, str], list[tuple[Trial, Run]]]:
-    """The finished runs by world and method, in the order of the trials."""
-    found: dict[tuple[World, str], list[tuple[Trial, Run]]] = {}
+def grouped(trials: Sequence[Trial], folders: Sequence[Path]) -> dict[tuple[MazeKind, str], list[tuple[Trial, Run]]]:
+    """The finished runs by kind and method, in the order of the trials."""
+    found: dict[tuple[MazeKind, str], list[tuple[Trial, Run]]] = {}
     for one, folder in zip(trials, folders):
         run = read_run(folder)
         if run.state == "finished":
-            found.setdefault((world_of(one), one.label), []).append((one, run))
+            found.setdefault((kind_of(one), one.label), []).append((one, run))
     return found
 
 
@@ -117,10 +117,10 @@ def average(values: Iterable[float | None], statistic: Any) -> float | None:
     return float(statistic(known)) if known else None
 
 
-def curve_row(world: World, method: str, runs: Sequence[Run]) -> dict[str, Any]:
+def curve_row(kind: MazeKind, method: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Median and mean over mazes along the training, of training episodes and of greedy paths."""
     row: dict[str, Any] = {
-        "part": "curve", "wall_density": world.density, "slip": world.slip, "method": method, "mazes": len(runs),
+        "part": "curve", "wall_density": kind.density, "slip": kind.slip, "method": method, "mazes": len(runs),
     }  # fmt: skip
     for name, points in (("training", training_lengths), ("greedy", greedy_lengths)):
         curves = [found for run in runs if (found := points(run))]

@@ -10,22 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ebu.experiments import plots
+from ebu.experiments.item import Item
 from ebu.report import html
 from ebu.report.figures import INTERVAL, Spread
 from ebu.report.page import Section, build_page
 from ebu.report.rows import find_runs
 
 NOT_RUN = "–"
-
-
-@dataclass(frozen=True)
-class Item:
-    """An item of the paper: how it is called, where, and what is to be seen."""
-
-    name: str  # as `ebu reproduce` takes it; the picture and the page are called so too
-    title: str
-    claim: str  # what the paper shows or says there
-    alt: str  # the picture in words
 
 
 @dataclass(frozen=True)
@@ -46,12 +37,13 @@ def write(
     *,
     budget: str,
     seed: int,
-    note: str = "",
+    note: str | None = None,
     runs: Sequence[Path] = (),
     paper: bool = False,
     spread: Spread = INTERVAL,
 ) -> None:
-    """rows.jsonl, table.md and the page; the picture must be there already."""
+    """rows.jsonl, table.md and the page; the picture must be there already. Without a note, the item's own."""
+    note = item.note(budget) if note is None else note
     plots.write_rows(out, rows)
     parts = [f"# {item.title}", item.claim, note, *(f"## {table.title}\n\n{table.markdown()}" for table in tables)]
     (out / "table.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
@@ -73,7 +65,8 @@ def write(
 
 def again(item: Item, budget: str, seed: int) -> str:
     """The command that makes the item again."""
-    return shlex.join(["ebu", "reproduce", item.name, "--budget", budget, *(["--seed", str(seed)] if seed else [])])
+    name = item.address or item.name
+    return shlex.join(["ebu", "reproduce", name, "--budget", budget, *(["--seed", str(seed)] if seed else [])])
 
 
 def _as_html(table: Table) -> str:

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ebu.envs.atari_games import find_game
-from ebu.experiments import atari
-from ebu.experiments import output as items
+from ebu.experiments import atari, output
 from ebu.report.groups import rank
 from ebu.report.rows import Run
 from ebu.report.scores import Aggregate, aggregate, human_normalised_scores
@@ -62,7 +61,7 @@ class Column:
 
 def own_runs(out: Path, folders: Sequence[Path] = ()) -> list[Path]:
     """The trials of this call, those of earlier ones, and the committed runs."""
-    return list(dict.fromkeys([*folders, *items.runs_below(out / "trials", COMMITTED)]))
+    return list(dict.fromkeys([*folders, *output.runs_below(out / "trials", COMMITTED)]))
 
 
 def columns(runs: Iterable[Run]) -> list[Column]:
@@ -104,4 +103,4 @@ def note(folders: Sequence[Path], ours: Sequence[Column]) -> str:
         )
     shortest = min(column.steps for column in ours)
     few = f" Ours are as short as {atari.frames(shortest)} frames: compare with care." if shortest < atari.STEPS_10M else ""
-    return f"The published columns are the paper's raw scores; ours come from {items.several(len(folders), 'run')}.{few}"
+    return f"The published columns are the paper's raw scores; ours come from {output.several(len(folders), 'run')}.{few}"

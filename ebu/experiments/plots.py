@@ -1,31 +1,21 @@
-"""What all items share: rows to a file, settings by budget, and one look for their pictures."""
+"""What all items share: rows to a file, numbers fit for rows, and one look for their pictures."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ebu.errors import UserError
-
 # Okabe and Ito's colours, told apart by every kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 INK, GREY = "#333333", "#8A8A8A"
 SEQUENCE = ("#9ECAE1", "#4292C6", "#2171B5", "#08306B")  # one quantity growing, light to dark
-
-Settings = TypeVar("Settings")
-
-
-def choose(settings: Mapping[str, Settings], budget: str) -> Settings:
-    if budget not in settings:
-        raise UserError(f"unknown budget {budget!r}; choose one of {', '.join(settings)}")
-    return settings[budget]
 
 
 def write_rows(out: Path, rows: Iterable[Mapping[str, Any]]) -> None:

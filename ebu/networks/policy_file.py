@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from ebu.config import Config, check, flat, from_json
@@ -19,8 +19,11 @@ from ebu.errors import RunFailure, UserError
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
+from ebu.storage import seal
+from ebu.storage.files import MAX_POLICY, Damaged, read_file, write_atomically
 
 FORMAT = "ebu-policy-1"
+FIELDS = {"config", "observation", "actions", "stack"}
 
 
 @dataclass(frozen=True)
@@ -48,21 +51,24 @@ class SavedPolicy:
 
 
 def save_policy(path: Path, policy: SavedPolicy) -> None:
-    """Written aside and renamed, so that a crash leaves the old file or the new one. The same policy is the same bytes."""
+    """Whole or not at all, whatever fails on the way. The same policy is the same bytes."""
     header = {
         "config": flat(policy.config),
         "observation": asdict(policy.observation),
         "actions": policy.actions,
         "stack": policy.stack,
+        seal.KEY: seal.BLANK,
     }
     tensors = {name: view.contiguous().cpu() for name, view in policy.tensors.items()}
-    aside = path.with_name(path.name + ".part")
+    data = save(tensors, metadata={FORMAT: json.dumps(header)})
     try:
-        aside.write_bytes(save(tensors, metadata={FORMAT: json.dumps(header)}))
-        aside.replace(path)
+        write_atomically(path, seal.sealed(data, _header_end(data)))
+    except FileNotFoundError as error:
+        raise RunFailure(f"cannot write {path}: there is no folder {path.parent}") from error
     except OSError as error:
-        aside.unlink(missing_ok=True)
         raise RunFailure(f"cannot write {path}: {error.strerror}") from error
+    except ValueError as error:  # a name that no file can have
+        raise RunFailure(f"cannot write {str(path)!a}: {error}") from error
 
 
 def load_policy(path: Path) -> SavedPolicy:
@@ -70,18 +76,39 @@ def load_policy(path: Path) -> SavedPolicy:
     if not os.path.isfile(path):  # which takes names that no file can have, too
         raise UserError(f"there is no file {path}")
     try:
-        with safe_open(path, framework="pt", device="cpu") as file:
-            texts = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        data = read_file(path.resolve(), MAX_POLICY)  # the name given may be a link
+        texts, tensors = _texts(data), load(data)
         if FORMAT not in texts:
             raise UserError(f"{path} is not a policy saved by ebu")
         header = json.loads(texts[FORMAT])
+        if seal.KEY in header and not seal.is_intact(data, _header_end(data)):
+            raise UserError(f"{path}: invalid policy file: checksum mismatch")
+        if header.keys() - {seal.KEY} != FIELDS:  # a damaged name of the checksum, say; files of old have none
+            raise ValueError(f"its header has other fields than {', '.join(sorted(FIELDS))}")
         config = from_json(json.dumps(header["config"]))
         check(config)
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["observation"].items()}
         policy = SavedPolicy(config, ObservationSpec(**fields), int(header["actions"]), int(header["stack"]), tensors)
         policy.require_all_weights()
         policy.place(torch.device("cpu"))  # refuses weights that do not fit
+    except Damaged as error:
+        raise UserError(f"{path}: invalid policy file: {error}") from error
     except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise UserError(f"{path} is damaged or was not saved by ebu: {' '.join(str(error).split())}") from error
+        raise UserError(f"{path}: invalid policy file: {' '.join(str(error).split())}") from error
     return policy
+
+
+def _texts(data: bytes) -> dict[str, str]:
+    """The metadata in the header of a file of tensors."""
+    texts = json.loads(data[8 : _header_end(data)]).get("__metadata__", {})
+    if not isinstance(texts, dict):
+        raise ValueError("its header holds no texts")
+    return texts
+
+
+def _header_end(data: bytes) -> int:
+    """Where the header ends: its length is in the first eight bytes."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    if len(data) < 8 or end > len(data):
+        raise ValueError("the header is longer than the file")
+    return end

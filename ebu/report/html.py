@@ -13,6 +13,7 @@ from string import Template
 from typing import Any
 
 from ebu.errors import UserError
+from ebu.storage.files import MAX_PICTURE, make_folders, read_file, write_atomically
 
 
 def asset(name: str) -> str:
@@ -39,13 +40,12 @@ def embedded(data: Any) -> str:
 
 def write(path: Path, text: str) -> Path:
     """Whole or not at all: a page that is open in a browser is replaced in one move."""
-    aside = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8", newline="\n")
-        aside.replace(path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; choose another --out file") from error
+        make_folders(path.parent)
+        write_atomically(path, text)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot write {path}: {reason}; choose another --out file") from error
     return path
 
 
@@ -71,7 +71,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
 
 def picture(path: Path, alt: str, caption: str = "") -> str:
     """A PNG inside the page."""
-    encoded = base64.b64encode(path.read_bytes()).decode("ascii")
+    encoded = base64.b64encode(read_file(path, MAX_PICTURE)).decode("ascii")
     words = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f'<figure><img src="data:image/png;base64,{encoded}" alt="{escape(alt)}">{words}</figure>'
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ebu.errors import UserError
+from ebu.storage.files import MAX_JSON_FILE, MAX_PICTURE, MAX_ROWS_FILE, Damaged, Missing, open_file, read_file, read_text
 
 Row = dict[str, Any]
 State = Literal["finished", "unfinished", "failed"]
@@ -80,7 +81,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
         elif not os.path.isdir(path):
             below = []
         else:
-            below = sorted(config.parent for config in path.rglob("config.json"))
+            below = sorted(config.parent for config in path.rglob("config.json") if not _is_half(config, path))
         if not below:
             what = "has no run in it" if os.path.isdir(path) else "does not exist"
             raise UserError(f"{path} {what}; name run folders as `ebu train --run DIR` writes them, or a folder of such")
@@ -88,11 +89,23 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     return list(found)
 
 
+def _is_half(config: Path, above: Path) -> bool:
+    """Whether it lies in a folder that is half written or half removed."""
+    return any(part.endswith(".part") for part in config.relative_to(above).parts)
+
+
 def read_run(path: Path) -> Run:
-    """Everything a report needs of one run folder."""
+    """Everything a report needs of one run folder. A link, a pipe or a device in the place of one of its files is refused."""
     try:
-        settings = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return _read_run(path)
+    except Damaged as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
+
+
+def _read_run(path: Path) -> Run:
+    try:
+        settings = json.loads(read_text(path / "config.json", MAX_JSON_FILE))
+    except (Damaged, ValueError, RecursionError) as error:
         raise UserError(f"{path / 'config.json'} cannot be read: {error}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path / 'config.json'} does not hold settings")
@@ -102,7 +115,6 @@ def read_run(path: Path) -> Run:
     failure = _object(path / "failure.json") or {}
     reason = str((summary or {}).get("error") or failure.get("error") or "")
     timing, _ = read_rows(path / "timing.jsonl")
-    picture = path / "maze.png"
     return Run(
         path=path,
         settings=settings,
@@ -114,17 +126,17 @@ def read_run(path: Path) -> Run:
         error=reason,
         unreadable=unreadable,
         seconds=_seconds(timing),
-        written=metrics.stat().st_mtime if metrics.is_file() else None,
+        written=_written(metrics),
         versions=_object(path / "versions.json") or (summary or {}).get("versions") or {},
-        picture=picture if picture.is_file() else None,
+        picture=_picture(path / "maze.png"),
     )
 
 
 def read_rows(path: Path) -> tuple[list[Row], int]:
     """The rows of a JSON-lines file and the number of lines that are none; a torn last line is passed over in silence."""
     try:
-        text = path.read_bytes().decode("utf-8", errors="replace")
-    except OSError:
+        text = read_file(path, MAX_ROWS_FILE).decode("utf-8", errors="replace")
+    except Missing:
         return [], 0
     *lines, rest = text.split("\n")
     rows = [_row(line) for line in lines if line.strip()]
@@ -148,10 +160,27 @@ def _of_kind(rows: Sequence[Row], kind: str) -> tuple[Row, ...]:
 
 def _object(path: Path) -> Row | None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = json.loads(read_file(path, MAX_JSON_FILE))
+    except (Missing, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and found else None
+
+
+def _picture(path: Path) -> Path | None:
+    try:
+        with open_file(path, MAX_PICTURE):
+            return path
+    except Missing:
+        return None
+
+
+def _written(path: Path) -> float | None:
+    """When a file was written last."""
+    try:
+        with open_file(path) as (_, status):
+            return status.st_mtime
+    except Missing:
+        return None
 
 
 def _seconds(timing: Sequence[Row]) -> float | None:

@@ -163,7 +163,8 @@ class CheckpointStore:
         with suppress(OSError):
             for path in sorted(self.folder.iterdir()):
                 name = path.name.removesuffix(".part")
-                is_aside = name != path.name and (_GENERATION.fullmatch(name) or SEGMENT_NAME.fullmatch(name))
+                ours = _GENERATION.fullmatch(name) or SEGMENT_NAME.fullmatch(name)
+                is_aside = (name != path.name and ours) or files.is_aside(path.name)  # of a save, or of a copy
                 is_unused = referred is not None and SEGMENT_NAME.fullmatch(path.name) and path.name not in referred
                 if is_aside or is_unused:
                     with suppress(OSError):
@@ -178,6 +179,10 @@ class CheckpointStore:
         return {segment.file.name for manifest in manifests for segment in manifest.segments}
 
     # ------------------------------------------------------------------ loading
+
+    def exists(self) -> bool:
+        """Whether there is any checkpoint, good or not."""
+        return bool(self._generations())
 
     def load(self, announce: Callable[[str], None]) -> Loaded | None:
         """The newest good checkpoint, every byte of it checked; None if there has never been one.
@@ -233,6 +238,8 @@ class CheckpointStore:
         return self.folder / f"generation-{generation:08d}"
 
     def _generations(self) -> list[int]:
+        if self.folder.is_symlink():
+            raise UserError(f"{self.folder} is a link, which is not followed")
         try:
             names = os.listdir(self.folder)
         except FileNotFoundError:
@@ -240,11 +247,6 @@ class CheckpointStore:
         except OSError as error:
             raise UserError(f"the checkpoints in {self.folder} cannot be read: {error.strerror}") from error
         return [int(match[1]) for match in map(_GENERATION.fullmatch, names) if match]
-
-
-def verify(folder: Path) -> list[str]:
-    """What is wrong with the checkpoints in a folder, a line each; an empty list means that all are good."""
-    return CheckpointStore(folder).problems()
 
 
 @dataclass(frozen=True)

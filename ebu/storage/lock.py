@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import socket
+import stat
 import sys
 from contextlib import suppress
 from datetime import datetime
@@ -63,6 +64,9 @@ class RunLock:
             file = os.open(self.path, flags, 0o644)
         except OSError as error:
             raise UserError(f"cannot write to {folder}: {error.strerror}; choose another --run folder") from error
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise UserError(f"cannot write to {folder}: {NAME} in it is not a regular file; choose another --run folder")
         try:
             _try_lock(file)
         except OSError as error:

@@ -5,50 +5,74 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ebu.config import Config, from_json, to_json
 from ebu.errors import RunFailure, UserError
-from ebu.storage.files import words_for
+from ebu.storage import files
+from ebu.storage.files import (
+    MAX_JSON_FILE,
+    MAX_ROWS_FILE,
+    Damaged,
+    Missing,
+    is_aside,
+    make_folders,
+    open_file,
+    read_text,
+    words_for,
+    write_atomically,
+)
+from ebu.storage.finished import FILES, drop_checkpoints, is_finished, write_finished
 from ebu.storage.lock import RunLock
-from ebu.training.events import Event
-from ebu.training.listeners import MetricsFile, TensorBoard, TimingFile
 
-# What the numbers of a run may depend on; of these, whatever is installed is recorded.
-SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors", "ale-py", "minatar", "minigrid")
+# What the numbers of every run depend on; what its environment needs besides is the caller's to name.
+SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors")
 
-MAX_CONFIG_BYTES = 1 << 20  # what is longer is cut, and then refused
+_PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,80}")
+_VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,80}")
+
+
+OLD_ASIDES = {f"{name}.part" for name in (*FILES, "summary.json", "failure.json")}  # as older versions named them
+
+
+class Lost(UserError):
+    """The settings are missing or damaged."""
 
 
 class RunFolder:
     """``config.json``, ``versions.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``checkpoints/``,
-    ``policy.ebu``, ``summary.json``; ``failure.json`` while the last thing that happened is that the run failed.
+    ``policy.ebu``, ``files.json`` and ``summary.json``; ``failure.json`` while the last thing that happened is that the
+    run failed. The folder itself may be reached through a link; nothing inside it may be one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.settings = path / "config.json"
         self.policy = path / "policy.ebu"
         self.metrics = path / "metrics.jsonl"
+        self.timing = path / "timing.jsonl"
         self.summary = path / "summary.json"
         self.versions = path / "versions.json"
         self.failure = path / "failure.json"
         self.curve = path / "curve.png"
+        self.maze = path / "maze.png"
+        self.checkpoints = path / "checkpoints"
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> RunFolder:
-        """A new folder; one that already holds a run is never written into."""
+    def create(cls, path: Path, config: Config, packages: Iterable[str] = ()) -> RunFolder:
+        """A new folder; one that already holds a run is never written into. ``packages`` are recorded with their versions."""
         try:
             _require_no_run(path)
-            path.mkdir(parents=True, exist_ok=True)
+            make_folders(path)
             with RunLock(path):
                 _require_no_run(path)  # of two that want the folder at once, one comes second
-                _write(path / "versions.json", _render(software_versions()))
-                _write(path / "config.json", to_json(config))  # last: with it, the folder holds a run
+                write_atomically(path / "versions.json", _render(software_versions(packages)))
+                write_atomically(path / "config.json", to_json(config))  # last: with it, the folder holds a run
         except (OSError, ValueError) as error:  # a name may be impossible, too
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"cannot write to {path}: {reason}; choose another --run folder") from error
@@ -56,46 +80,135 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run."""
-        if not os.path.isfile(path / "config.json"):  # which takes names that no file can have, too
+        """An existing run; one that has lost its settings still has its checkpoints."""
+        is_run = os.path.lexists(path / "config.json") or os.path.isdir(path / "checkpoints")
+        if not is_run:  # neither of which minds names that no file can have
             raise UserError(f"{path} is not a run folder (no config.json in it); `ebu train --run {path}` makes one")
         return cls(path)
 
+    # ------------------------------------------------------------------ settings
+
     def config(self) -> Config:
+        """The settings, from the newest good checkpoint where config.json is missing or damaged."""
         try:
-            with (self.path / "config.json").open("rb") as file:
-                return from_json(file.read(MAX_CONFIG_BYTES).decode())
-        except (OSError, ValueError, TypeError, RecursionError) as error:
-            raise UserError(f"{self.path / 'config.json'} cannot be read: {error}") from error
+            return self.read_config()
+        except Lost as lost:
+            text, _ = self._settings_of_checkpoint(lost)
+            return from_json(text)
+
+    def restore_config(self, announce: Callable[[str], None], known: Config | None = None) -> Config:
+        """The settings; a config.json that is missing or damaged is written again, which is announced in a line.
+
+        From the newest good checkpoint, or, where there is none yet, as they are ``known`` to be. The caller holds the
+        folder's lock.
+        """
+        try:
+            return self.read_config()
+        except Lost as lost:
+            from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
+
+            if known is not None and not CheckpointStore(self.checkpoints).exists():
+                text, source = to_json(known), "as the run is to begin"
+            else:
+                text, step = self._settings_of_checkpoint(lost)
+                source = f"from the checkpoint of step {step:,}"
+            write_atomically(self.settings, text)
+            announce(f"{lost}; written again {source}")
+            return from_json(text)
+
+    def read_config(self) -> Config:
+        """The settings in config.json and nowhere else."""
+        try:
+            return from_json(read_text(self.settings, MAX_JSON_FILE))
+        except Missing as error:
+            raise Lost(f"{self.settings} is missing") from error
+        except Damaged as error:  # of another kind than a file of ours can be after a power cut, or not a text
+            if isinstance(error.__cause__, UnicodeDecodeError):
+                raise Lost(f"{self.settings} is damaged ({error})") from error
+            raise UserError(f"{self.settings} cannot be read: {error}") from error
+        except (UserError, ValueError, TypeError, RecursionError) as error:
+            raise Lost(f"{self.settings} is damaged ({error})") from error
+
+    def _settings_of_checkpoint(self, lost: UserError) -> tuple[str, int]:
+        """The settings in the newest good checkpoint as they were written, and its step."""
+        from ebu.storage.checkpoints import CheckpointStore
+
+        try:
+            loaded = CheckpointStore(self.checkpoints).load(lambda text: None)
+            if loaded is not None:
+                from_json(loaded.tree["config"])
+                return loaded.tree["config"], loaded.step
+        except (UserError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UserError(f"{lost}, and no checkpoint has its settings: {error}") from error
+        raise UserError(f"{lost}, and there is no checkpoint to take its settings from") from lost
+
+    def has_policy(self) -> bool:
+        """Whether there is a policy; one that is not a regular file is refused."""
+        try:
+            with open_file(self.policy):
+                return True
+        except Missing:
+            return False
+
+    # ------------------------------------------------------------------ rows, and the end
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows of metrics.jsonl."""
         try:
-            rows = [json.loads(line) for line in self.metrics.read_text(encoding="utf-8").splitlines()]
-        except (OSError, ValueError, RecursionError) as error:
+            with open_file(self.metrics, MAX_ROWS_FILE) as (file, status):
+                files.require_solid(self.metrics.name, status)
+                rows = [json.loads(line) for line in file]
+        except (Damaged, OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.metrics} cannot be read: {error}") from error
         if not all(map(_is_row, rows)):
             raise UserError(f"{self.metrics} holds lines that are no rows of metrics; `ebu verify {self.path}` lists them")
         return rows
 
+    def metrics_bytes(self) -> int:
+        """The length of metrics.jsonl; 0 where there is none."""
+        try:
+            with open_file(self.metrics) as (_, status):
+                return status.st_size
+        except Missing:
+            return 0
+
+    @property
+    def is_finished(self) -> bool:
+        return is_finished(self.path)
+
     def write_summary(self, values: dict[str, Any]) -> None:
-        _write(self.summary, _render(values))
+        """The last file of a run: it says that everything else is there, and on the disk."""
+        write_finished(self.path, _render(values))
 
     def drop_checkpoints(self) -> None:
-        """A finished run needs none: its summary, rows and policy stay."""
-        shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        """A finished run needs none; that of any other run stay."""
+        drop_checkpoints(self.path)
+
+    def clean(self) -> None:
+        """Remove what was half written or half removed. The caller holds the folder's lock."""
+        with suppress(OSError):
+            for path in sorted(self.path.iterdir()):
+                if is_aside(path.name) or path.name in OLD_ASIDES:
+                    with suppress(OSError):
+                        files.remove(path)
 
     def changed_software(self) -> list[str]:
         """What has another version now than when the run began, as far as that was recorded."""
         try:
-            then = json.loads(self.versions.read_text(encoding="utf-8"))
-            return [f"{k} {then[k]} → {v}" for k, v in software_versions().items() if then.get(k, v) != v]
-        except (OSError, ValueError, AttributeError, RecursionError):
+            then = json.loads(read_text(self.versions, MAX_JSON_FILE))
+            recorded = [(name, v) for name, v in then.items() if _PACKAGE.fullmatch(name) and _VERSION.fullmatch(v)]
+        except (Damaged, ValueError, TypeError, AttributeError, RecursionError):
             return []
+        now = software_versions(name for name, _ in recorded)
+        return [f"{name} {v} → {now[name]}" for name, v in recorded if now.get(name, v) != v]
 
     @contextmanager
     def failures_told(self) -> Iterator[None]:
-        """Whatever ends the work inside is left in ``failure.json`` for the report; a new try takes it away."""
+        """Whatever ends the work inside is left in ``failure.json`` for the report; a new try takes it away.
+
+        The caller holds the folder's lock.
+        """
+        self.clean()
         with suppress(OSError):
             self.failure.unlink(missing_ok=True)
         try:
@@ -113,7 +226,7 @@ class RunFolder:
         if not isinstance(error, UserError | RunFailure):
             text = f"{type(error).__name__}: {text}"
         with suppress(OSError):  # the disk itself may be what failed
-            _write(self.failure, _render({"error": text}))
+            write_atomically(self.failure, _render({"error": text}))
 
 
 def _is_row(row: Any) -> bool:
@@ -124,64 +237,23 @@ def _is_row(row: Any) -> bool:
 
 
 def _require_no_run(path: Path) -> None:
-    if (path / "config.json").exists():
+    if os.path.lexists(path / "config.json"):
         raise UserError(f"{path} already holds a run; go on with it by `ebu resume {path}`, or choose another --run")
 
 
-def software_versions() -> dict[str, str]:
-    """What is running, by name: Python, this package, and whatever else the numbers may depend on."""
+def software_versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """What is running, by name: Python, this package, whatever else every run depends on, and these packages."""
     from ebu.version import __version__
 
     versions = {"python": platform.python_version(), "ebu": __version__}
-    for name in SOFTWARE:
+    for name in (*SOFTWARE, *packages):
         with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
+            versions.setdefault(name, metadata.version(name))
     return versions
 
 
 def _render(values: dict[str, Any]) -> str:
     return json.dumps(values, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """The whole text, or nothing: half a file would be taken for damage."""
-    aside = path.with_name(f"{path.name}.part")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-
-
-class Recorder:
-    """Writes every event to the run folder while a run lasts."""
-
-    def __init__(self, folder: RunFolder, tensorboard: bool = True, start_step: int = 0) -> None:
-        self._stack = ExitStack()
-        self._metrics = MetricsFile(folder.metrics)
-        self._listeners: list[MetricsFile | TimingFile | TensorBoard] = [
-            self._metrics,
-            TimingFile(folder.path / "timing.jsonl", start_step),
-        ]
-        if tensorboard:
-            self._listeners.append(TensorBoard(folder.path, start_step))
-        for listener in self._listeners:
-            self._stack.callback(listener.close)
-
-    def __call__(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)
-
-    def sync_metrics(self) -> int:
-        """Bring the metrics to the disk; returns their length in bytes."""
-        return self._metrics.sync()
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
 
 def evaluations(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The small worlds of the paper and of its proofs, and random ones to try the theorems on."""
+"""The small MDPs of the paper and of its proofs, and random ones to try the theorems on."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def figure1_episode() -> Episode:
 
 
 def branching_chain(rewards: Sequence[float]) -> MDP:
-    """Appendix F: state s_i ends in s_i' with reward r_i, or goes on; the last one's two ends pay r_{n−1} and r_n."""
+    """Appendix F: state s_i ends in s_i' with reward r_i, or continues; the last one's two ends pay r_{n−1} and r_n."""
     n = len(rewards)
     table: dict[int, dict[int, list[Outcome]]] = {
         s: {EXIT: [(1.0, s, float(rewards[s]), True)], ONWARD: [(1.0, s + 1, 0.0, False)]} for s in range(n - 1)
@@ -107,34 +107,6 @@ def tied_coins() -> MDP:
     return two_arms(coin, coin, "example-b")
 
 
-def gridworld(rows: Sequence[str], slip: float = 0.0) -> MDP:
-    """A grid drawn with S start, G goal (+1, ends), H hole (0, ends), # wall, anything else free; ← ↓ → ↑.
-
-    A step into a wall or the border stays. With ``slip``, that much of the probability goes to the two sides.
-    """
-    height, width = len(rows), len(rows[0])
-    moves = [(0, -1), (1, 0), (0, 1), (-1, 0)]
-
-    def outcome(p: float, y: int, x: int, direction: int) -> Outcome:
-        dy, dx = moves[direction % 4]
-        v, u = y + dy, x + dx
-        if not (0 <= v < height and 0 <= u < width) or rows[v][u] == "#":
-            v, u = y, x
-        return p, v * width + u, float(rows[v][u] == "G"), rows[v][u] in "GH"
-
-    table = {
-        y * width + x: {
-            a: [outcome(1 - slip, y, x, a), outcome(slip / 2, y, x, a - 1), outcome(slip / 2, y, x, a + 1)] for a in range(4)
-        }
-        for y in range(height)
-        for x in range(width)
-    }
-    start = np.array([cell == "S" for row in rows for cell in row], dtype=np.float64)
-    if not start.any():
-        raise UserError("the grid has no start; mark at least one cell with S")
-    return MDP.from_table(table, start / start.sum(), name="gridworld")
-
-
 def random_mdp(
     rng: np.random.Generator,
     states: int,
@@ -153,11 +125,6 @@ def random_mdp(
     terminal = (rng.random(shape) < termination) | (acyclic & (lowest >= states))
     probability = rng.dirichlet(np.ones(outcomes), size=shape[:2])
     return MDP(probability, next_state, rng.normal(size=shape), terminal, np.full(states, 1 / states), "random")
-
-
-def random_behaviour(rng: np.random.Generator, mdp: MDP) -> Array:
-    """A stationary policy ``[S, A]`` that gives every action a chance."""
-    return 0.9 * rng.dirichlet(np.ones(mdp.actions), size=mdp.states) + 0.1 / mdp.actions
 
 
 TOYS: dict[str, Callable[[], MDP]] = {

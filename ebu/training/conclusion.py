@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any, Protocol
 
 import gymnasium
@@ -9,6 +10,7 @@ import numpy as np
 
 from ebu.envs.mnist_maze import MNISTMaze
 from ebu.learning.policy import Policy
+from ebu.storage.files import write_atomically
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment import Environment, Interface
 from ebu.training.evaluate import rollout
@@ -30,13 +32,15 @@ class TrainedAgent(Protocol):
 
 
 def conclude(folder: RunFolder, agent: TrainedAgent) -> None:
-    """Pictures and the summary of a finished run; the summary comes last, since it says that everything is there."""
+    """Pictures and the summary of a finished run; the summary comes last, since it says that everything is on the disk."""
     draw_curve(folder, folder.curve)
     maze = greedy_maze(agent)
     if maze is not None:
         from PIL import Image
 
-        Image.fromarray(maze.render_picture(maze.values)).save(folder.path / "maze.png")
+        drawn = BytesIO()
+        Image.fromarray(maze.render_picture(maze.values)).save(drawn, format="PNG")
+        write_atomically(folder.maze, drawn.getvalue())
     folder.write_summary(summarise(folder))
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
+from ebu.storage import files
+from ebu.storage.run_folder import RunFolder
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 
 
@@ -41,17 +45,17 @@ class MetricsFile:
     """One JSON row per line, flushed as it is written, byte for byte the same for the same seed."""
 
     def __init__(self, path: Path) -> None:
-        self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
+        self._file = files.open_append(path)
 
     def __call__(self, event: Event) -> None:
         values = row(event)
         if values is not None:
-            self._file.write(json.dumps(values) + "\n")
+            self._file.write(json.dumps(values).encode() + b"\n")
             self._file.flush()
 
     def sync(self) -> int:
         """Wait until everything is on the disk; returns the file's length in bytes."""
-        os.fsync(self._file.fileno())
+        files.DISK.sync(self._file)
         return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
@@ -62,7 +66,7 @@ class TimingFile:
     """Whatever depends on the clock, kept apart."""
 
     def __init__(self, path: Path, start_step: int = 0) -> None:
-        self._file: TextIO = path.open("a", encoding="utf-8", newline="\n")
+        self._file = files.open_append(path)
         self._start = time.perf_counter()
         self._start_step = start_step
 
@@ -72,7 +76,7 @@ class TimingFile:
         seconds = time.perf_counter() - self._start
         speed = (event.step - self._start_step) / max(seconds, 1e-9)
         values = {"step": event.step, "seconds": round(seconds, 3), "steps_per_second": round(speed, 1)}
-        self._file.write(json.dumps(values) + "\n")
+        self._file.write(json.dumps(values).encode() + b"\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -92,8 +96,8 @@ class TensorBoard:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._record, self._summary = Record, Summary
-        name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
-        self._file = RecordWriter((folder / name).open("ab"))
+        place = f"{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+        self._file = RecordWriter(files.DISK.create(folder / f"events.out.tfevents.{place}"))
         self._start = time.perf_counter()
         self._start_step = start_step
         self._write(file_version="brain.Event:2")
@@ -144,3 +148,33 @@ class TensorBoard:
 
     def close(self) -> None:
         self._file.close()
+
+
+class Recorder:
+    """Writes every event to the run folder while a run lasts."""
+
+    def __init__(self, folder: RunFolder, tensorboard: bool = True, start_step: int = 0) -> None:
+        self._stack = ExitStack()
+        self._metrics = MetricsFile(folder.metrics)
+        self._listeners: list[MetricsFile | TimingFile | TensorBoard] = [
+            self._metrics,
+            TimingFile(folder.timing, start_step),
+        ]
+        if tensorboard:
+            self._listeners.append(TensorBoard(folder.path, start_step))
+        for listener in self._listeners:
+            self._stack.callback(listener.close)
+
+    def __call__(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
+
+    def sync_metrics(self) -> int:
+        """Bring the metrics to the disk; returns their length in bytes."""
+        return self._metrics.sync()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()

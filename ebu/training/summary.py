@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
+from ebu.storage.files import write_atomically
 from ebu.storage.run_folder import RunFolder, evaluations
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -74,7 +76,9 @@ def draw_curve(folder: RunFolder, path: Path) -> None:
     axes.grid(alpha=0.25)
     if train or tests:
         axes.legend(frameon=False)
-    figure.savefig(path)
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png")
+    write_atomically(path, drawn.getvalue())
 
 
 def _mean(values: list[float]) -> float:

@@ -11,12 +11,14 @@ from typing import Any
 
 from ebu.config import to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
+from ebu.storage import files
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
-from ebu.storage.run_folder import Recorder, RunFolder
+from ebu.storage.run_folder import RunFolder
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
 from ebu.training.events import Listener
+from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
 from ebu.training.loop_state import restore, state_of
 
@@ -191,11 +193,11 @@ class _Saves:
     def _trim_metrics(self, length: int) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""
         path = self._folder.metrics
-        there = path.stat().st_size if path.exists() else 0
+        there = self._folder.metrics_bytes()
         if not 0 <= length <= there:
             raise UserError(f"{path} is shorter than its checkpoint says; the run cannot be resumed exactly")
         if there > length:
-            os.truncate(path, length)
+            files.DISK.truncate(path, length)
 
 
 @contextmanager

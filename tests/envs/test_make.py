@@ -8,7 +8,8 @@ import warnings
 import gymnasium
 import pytest
 
-from ebu.envs.make import EXAMPLES, World, family, make_environment
+from ebu.envs.families import families, family
+from ebu.envs.make import EnvironmentSource, make_environment
 from ebu.envs.mnist_maze import MNISTMaze
 from ebu.errors import UserError
 
@@ -38,7 +39,7 @@ def refusal(name, arguments=None):
     ],
 )
 def test_a_name_says_its_family(name, kind):
-    assert family(name) == kind
+    assert family(name).name == kind
 
 
 @pytest.mark.parametrize(
@@ -77,16 +78,18 @@ def test_arguments_reach_the_environment():
     assert make_environment("FrozenLake-v1", {"map_name": "8x8"}).observation_space.n == 64
 
 
-def test_a_world_makes_the_same_environment_as_often_as_needed():
-    world = World("maze", {"size": 5, "maze_seed": 3})
-    first, second = world.make(training=True), world.make(training=False, render_mode="ansi")
+def test_a_source_makes_the_same_environment_as_often_as_needed():
+    source = EnvironmentSource("maze", {"size": 5, "maze_seed": 3})
+    first, second = source.make(training=True), source.make(training=False, render_mode="ansi")
     assert first is not second
     assert first.unwrapped.maze.lines() == second.unwrapped.maze.lines()
     assert second.unwrapped.render_mode == "ansi"
 
 
-def test_the_examples_that_are_listed_have_families_of_their_own():
-    assert {family(name) for name in EXAMPLES} == {"maze", "other", "minatar", "minigrid", "atari"}
+def test_the_examples_of_a_family_belong_to_it():
+    assert [kind.name for kind in families()] == ["maze", "atari", "minatar", "minigrid", "other"]
+    for kind in families():
+        assert kind.examples and {family(name).name for name in kind.examples} == {kind.name}
 
 
 # ---------------------------------------------------------------------- names that go wrong

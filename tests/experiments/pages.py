@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import json
 import tempfile
 from pathlib import Path
@@ -13,26 +12,13 @@ from unittest import mock
 import numpy as np
 
 from ebu.config import to_json
-from ebu.envs.make import family
+from ebu.envs.families import family
+from ebu.experiments.items import find_item, item_names, toy_text
 
-TRAINED = {
-    "figure2": "figure2",
-    "figure5": "figure5",
-    "figure6": "figure6",
-    "table1": "table1",
-    "appendix-c": "appendix_c",
-}
-SCORES = {"figure4": "figure4", "table2": "table2", "table3": "table3"}
-COMPUTED = {
-    "figure1": "figure1",
-    "figure3": "figure3",
-    "appendix-e": "appendix_e",
-    "appendix-f": "appendix_f",
-    "theorem1": "theorem1",
-    "theorem2": "theorem2",
-    "toy-text": "toy_text",
-}
-ITEMS = TRAINED | SCORES | COMPUTED
+ITEMS = item_names()
+COMPUTED = [item for item in ITEMS if find_item(item).run is not None]
+SCORES = [item for item in ITEMS if item not in COMPUTED and not find_item(item).trials("quick")]  # trained runs if there are
+TRAINED = [item for item in ITEMS if item not in COMPUTED and item not in SCORES]
 SMALLEST = {
     "figure1": {"runs": 200},
     "figure3": {"draws": 100, "walks": 2},
@@ -43,10 +29,6 @@ SMALLEST = {
 }
 
 
-def module(item):
-    return importlib.import_module(f"ebu.experiments.items.{ITEMS[item]}")
-
-
 def write_trial(folder: Path, one, points: int = 8) -> Path:
     """The run folder of a trial, as if it had been trained: numbers that improve, from the trial's own seed."""
     config = one.config()
@@ -54,7 +36,7 @@ def write_trial(folder: Path, one, points: int = 8) -> Path:
     steps = [config.steps * (i + 1) // points for i in range(points)]
     rows = []
     for i, step in enumerate(steps):
-        if family(one.env) == "maze":
+        if family(one.env).name == "maze":
             length = float(1 + 50 * np.exp(-i) * rng.uniform(0.5, 1))
             rows.append({"kind": "train", "step": step, "relative_length": length, "ep_rew_mean": 900.0})
             rows.append({"kind": "eval", "step": step, "mean_reward": 990.0 + i, "relative_lengths": [round(length)]})
@@ -74,19 +56,19 @@ def write_trial(folder: Path, one, points: int = 8) -> Path:
 
 def trained(item, out: Path, budget="quick", trials=None):
     """The rows of a training item over such folders."""
-    trials = module(item).trials(budget) if trials is None else trials
+    trials = find_item(item).trials(budget) if trials is None else trials
     folders = [write_trial(out / "trials" / one.id, one) for one in trials]
-    return module(item).analyse(budget, trials, folders, out)
+    return find_item(item).analyse(budget, trials, folders, out)
 
 
 def build(item, out: Path):
     """Rows, picture, table and page of an item."""
     if item not in COMPUTED:
         return trained(item, out)
-    made, smallest = module(item), SMALLEST.get(item)
-    with mock.patch.dict(made.SETTINGS, {"quick": smallest} if smallest else {}):
+    made, smallest = find_item(item), SMALLEST.get(item)
+    with mock.patch.dict(made.settings, {"quick": smallest} if smallest else {}):
         if item == "toy-text":
-            with mock.patch.multiple(made, EVALUATIONS=10, CURVE=10):
+            with mock.patch.multiple(toy_text, EVALUATIONS=10, CURVE=10):
                 return made.run("quick", out)
         return made.run("quick", out)
 

@@ -12,15 +12,25 @@ import pytest
 
 from ebu.config import check
 from ebu.envs.atari_games import GAMES, paper_scores
-from ebu.experiments import atari as atari
-from ebu.experiments import own_scores
-from ebu.experiments.items import appendix_c, appendix_e, figure2, figure4, figure5, figure6, table1, table2, table3
+from ebu.experiments import atari, own_scores
+from ebu.experiments.item import BUDGETS
+from ebu.experiments.items import (
+    appendix_c,
+    appendix_e,
+    figure2,
+    figure3,
+    figure4,
+    figure5,
+    figure6,
+    find_item,
+    table1,
+    table2,
+    table3,
+)
 from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
-from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, module, trained, write_trial
+from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
-
-BUDGETS = ("quick", "laptop", "full")
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +56,14 @@ def table_in(folder, number=0):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_every_item_declares_its_settings_and_what_was_published(item):
-    made = module(item)
-    assert set(made.SETTINGS) == set(BUDGETS) and made.EXPECTED and made.ITEM.name == item
-    assert hasattr(made, "run") or (hasattr(made, "trials") and hasattr(made, "analyse"))
+    made = find_item(item)
+    assert made.name == item and set(made.settings) == set(BUDGETS) and made.expected
 
 
 @pytest.mark.parametrize("item", [*TRAINED, *SCORES])
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_trials_can_be_told_apart_and_run(item, budget):
-    trials = module(item).trials(budget)
+    trials = find_item(item).trials(budget)
     assert len(set(trials)) == len(trials)
     several = trials[:: max(1, len(trials) // 60)]
     assert len({one.id for one in several}) == len(several)
@@ -76,7 +85,7 @@ def test_trials_can_be_told_apart_and_run(item, budget):
     ],
 )
 def test_the_full_budget_is_the_papers(item, count):
-    assert len(module(item).trials("full")) == count
+    assert len(find_item(item).trials("full")) == count
 
 
 def test_the_full_mazes_have_the_papers_settings():
@@ -100,7 +109,7 @@ def test_methods_differ_in_nothing_but_the_method(item, budget):
     """Same environments and seeds for every method, same settings but its own."""
     own = {"beta", "betas", "n_steps"}
     worlds, common = {}, set()
-    for one in module(item).trials(budget):
+    for one in find_item(item).trials(budget):
         settings = {name: value for name, value in one.settings if name not in own}
         worlds.setdefault(one.label, set()).add((one.env, one.seed, settings.get("env_args")))
         common.add(json.dumps({name: value for name, value in settings.items() if name != "env_args"}, sort_keys=True))
@@ -111,13 +120,13 @@ def test_methods_differ_in_nothing_but_the_method(item, budget):
 
 @pytest.mark.parametrize("item", TRAINED)
 def test_quick_takes_minutes_and_laptop_a_night_on_two_cores(item):
-    hours = {budget: sum(one.expected_seconds() for one in module(item).trials(budget)) / 7200 for budget in BUDGETS}
+    hours = {budget: sum(one.expected_seconds() for one in find_item(item).trials(budget)) / 7200 for budget in BUDGETS}
     assert hours["quick"] < 0.1 and hours["laptop"] < 10 < hours["full"]
 
 
 @pytest.mark.parametrize("item", SCORES)
 def test_tables_of_scores_train_nothing_in_quick(item):
-    made = module(item)
+    made = find_item(item)
     assert made.trials("quick") == []
     assert sum(one.expected_seconds() for one in made.trials("laptop")) / 7200 < 10
 
@@ -153,11 +162,11 @@ def test_a_reduced_budget_says_so_on_its_page(item):
 
 @pytest.mark.parametrize("item", ["figure2", "figure5"])
 def test_trials_that_failed_are_left_out(item, tmp_path):
-    trials = module(item).trials("quick")
+    trials = find_item(item).trials("quick")
     folders = [write_trial(tmp_path / one.id, one) for one in trials]
     (folders[0] / "summary.json").unlink()
     (folders[0] / "failure.json").write_text('{"error": "reward is nan"}')
-    rows = module(item).analyse("quick", trials, folders, tmp_path / "out")
+    rows = find_item(item).analyse("quick", trials, folders, tmp_path / "out")
     named = {row["trial"] for row in rows if "trial" in row}
     assert named == {one.id for one in trials[1:]}
 
@@ -240,9 +249,8 @@ def test_appendix_e_has_the_numbers_of_algorithm_2():
 
 
 def test_figure_3_reads_the_rules_off_the_maze():
-    made = module("figure3")
     rows, _ = built("figure3")
-    assert {name: rows[0][name] for name in made.EXPECTED} == made.EXPECTED
+    assert {name: rows[0][name] for name in figure3.EXPECTED} == figure3.EXPECTED
     shares = [row["solvable_share"] for row in rows[1:]]
     assert shares == sorted(shares, reverse=True) and len(rows[0]["layout"]) == 10
 
@@ -291,7 +299,7 @@ def test_our_runs_stand_beside_the_papers(item, tmp_path):
     scale = {"preset": "paper", "steps": 1_000_000}
     for algo in ("ebu", "dqn"):
         write_trial(tmp_path / f"results/atari/Pong-{algo}", trial(algo, "ALE/Pong-v5", 0, **scale))
-    rows = module(item).analyse("quick", [], [], tmp_path / "out")
+    rows = find_item(item).analyse("quick", [], [], tmp_path / "out")
     text = (tmp_path / "out/table.md").read_text(encoding="utf-8")
     assert "ours: EBU (β=0.5), 4M frames, 1 seed" in text and "Ours are as short as 4M frames" in text
     assert rows_in(tmp_path / "out") == json.loads(json.dumps(rows))

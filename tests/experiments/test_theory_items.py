@@ -83,7 +83,7 @@ def test_theorem_2_thresholds_and_counterexamples(tmp_path, monkeypatch):
     assert (tmp_path / "theorem2.png").exists()
 
 
-def test_toytext_reports_every_method_on_every_task(tmp_path, monkeypatch):
+def test_toy_text_reports_every_method_on_every_task(tmp_path, monkeypatch):
     monkeypatch.setitem(toy_text.SETTINGS, "quick", {"seeds": 2, "steps": 0.002, "tuning_seeds": 0})
     monkeypatch.setattr(toy_text, "EVALUATIONS", 10)
     monkeypatch.setattr(toy_text, "CURVE", 10)
@@ -118,7 +118,7 @@ def test_an_unknown_budget_names_the_known_ones(tmp_path):
 @pytest.mark.parametrize("item", [theorem2, toy_text])
 def test_the_tables_in_the_docs_are_what_the_committed_rows_give(item):
     root = Path(__file__).parents[2]
-    name = item.__name__.rsplit(".", 1)[-1]
+    name = item.ITEM.name
     page = (root / "docs/theory.md").read_text(encoding="utf-8")
     block = page.split(f"<!-- table: {name} -->\n")[1].split("\n<!-- end -->")[0]
     rows = root / "results/theory" / name

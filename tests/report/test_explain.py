@@ -10,10 +10,10 @@ import pytest
 
 from ebu.envs.mnist_maze import MNISTMaze
 from ebu.experiments import explain_data
-from ebu.experiments.explain_data import BETAS, GAMMA, UPDATES, World
+from ebu.experiments.explain_data import BETAS, GAMMA, UPDATES, ExampleEpisode
 from ebu.report.explain import build_explainer
 
-WORLDS = {"chain": explain_data.chain, "maze": explain_data.maze}
+EXAMPLES = {"chain": explain_data.chain, "maze": explain_data.maze}
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +27,16 @@ def test_the_chain_gives_the_papers_numbers(scenes):
     assert ebu["y"][BETAS.index(0.5)][0] == pytest.approx([0.0410, 0.0911, 0.2025, 0.45, 1], rel=1e-2)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("example", EXAMPLES)
 @pytest.mark.parametrize("start", ["nothing", "guesses"])
 class TestEveryScene:
-    def test_without_diffusion_ebu_is_one_step(self, scenes, world, start):
-        found = scenes[world]["starts"][start]
+    def test_without_diffusion_ebu_is_one_step(self, scenes, example, start):
+        found = scenes[example]["starts"][start]
         assert found["ebu"]["y"][0] == found["one_step"]["y"]
 
-    def test_each_target_follows_from_the_column_shown(self, scenes, world, start):
+    def test_each_target_follows_from_the_column_shown(self, scenes, example, start):
         """What the page tells in words, y = R + γ · the largest entry, must be what the rule gave."""
-        scene = scenes[world]
+        scene = scenes[example]
         ebu = {name: scene["starts"][start]["ebu"][name] for name in ("table", "mixed", "y")}
         table, y = (np.array(ebu[name]) for name in ("table", "y"))  # [β, update, T, A], [β, update, T]
         mixed = np.array(ebu["mixed"], float)
@@ -49,15 +49,15 @@ class TestEveryScene:
             column[..., taken] = mixed[:, :, k]
             assert y[:, :, k] == pytest.approx(scene["rewards"][k] + GAMMA * column.max(-1), rel=2e-3, abs=2e-3)
 
-    def test_shares_of_the_reward_lie_between_none_and_all(self, scenes, world, start):
-        found = scenes[world]["starts"][start]
+    def test_shares_of_the_reward_lie_between_none_and_all(self, scenes, example, start):
+        found = scenes[example]["starts"][start]
         for method in ("ebu", "one_step", "n_step", "retrace"):
             share = np.array(found[method]["share"])
             assert share[..., -1] == pytest.approx(1.0)
             assert share.min() >= -1e-9 and share.max() <= 1 + 1e-9
 
-    def test_one_pass_of_full_diffusion_reaches_furthest(self, scenes, world, start):
-        found = scenes[world]["starts"][start]
+    def test_one_pass_of_full_diffusion_reaches_furthest(self, scenes, example, start):
+        found = scenes[example]["starts"][start]
         reach = {m: int((np.array(found[m]["share"][0]) >= 0.01).sum()) for m in ("one_step", "n_step", "retrace")}
         full = int((np.array(found["ebu"]["share"][-1][0]) >= 0.01).sum())
         assert full >= max(reach.values()) and reach["one_step"] == 1 and reach["n_step"] == 3
@@ -71,11 +71,11 @@ def test_from_nothing_one_pass_reaches_every_step_and_finds_the_shortest_way(sce
 
 
 def test_the_mazes_episode_happened_in_the_maze():
-    world: World = explain_data.maze()
+    example: ExampleEpisode = explain_data.maze()
     env = MNISTMaze(size=6, maze_seed=explain_data.MAZE_SEED)
     _, info = env.reset(seed=0)
-    cells = [tuple(cell) for cell in world.picture["cells"]]
-    for state, action, reward in zip(world.episode.observations, world.episode.actions, world.episode.rewards):
+    cells = [tuple(cell) for cell in example.picture["cells"]]
+    for state, action, reward in zip(example.episode.observations, example.episode.actions, example.episode.rewards):
         assert cells[state] == info["position"]
         _, came, terminated, _, info = env.step(int(action))
         assert came == reward

@@ -16,7 +16,8 @@ import pytest
 
 from ebu.errors import RunFailure
 from ebu.storage import files
-from ebu.storage.checkpoints import POINTS, CheckpointStore, verify
+from ebu.storage.checkpoints import POINTS, CheckpointStore
+from ebu.storage.verify import verify_checkpoints as verify
 from tests.storage.test_checkpoints import Episodes, QuietDisk, assert_holds, fill, names, quiet_load, state
 from tests.waiting import PATIENCE
 

@@ -20,10 +20,11 @@ import torch
 
 from ebu.errors import UserError
 from ebu.storage import files
-from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import parse_json, render_json, require_like
 from ebu.storage.files import FileRecord
 from ebu.storage.manifest import FILES, MANIFEST
+from ebu.storage.verify import verify_checkpoints as verify
 from tests.storage.test_checkpoints import Episodes, QuietDisk, assert_holds, fill, state
 
 ROOM = 100

@@ -14,10 +14,11 @@ import torch
 from ebu.errors import UserError
 from ebu.memory.episodes import STEP
 from ebu.storage import checkpoints, codec, files, lock, manifest, segments
-from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.files import FileRecord
 from ebu.storage.manifest import Manifest
 from ebu.storage.segments import MAX_SEGMENTS, Segment, plan
+from ebu.storage.verify import verify_checkpoints as verify
 from tests.storage.test_codec import same
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from ebu.config import Config, override
 from ebu.errors import UserError
-from ebu.storage.run_folder import Recorder, RunFolder, evaluations
+from ebu.storage.run_folder import RunFolder, evaluations
 from ebu.training.events import Evaluated, Trained
+from ebu.training.listeners import Recorder
 from ebu.types import Evaluation
 
 CONFIG = override(Config(), env="CartPole-v1", seed=7, hidden_sizes=(8,))

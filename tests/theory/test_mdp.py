@@ -11,7 +11,6 @@ from ebu.theory.toys import (
     branching_episodes,
     branching_rewards,
     figure1_chain,
-    gridworld,
     late_coin,
     named_mdp,
     random_mdp,
@@ -71,21 +70,6 @@ def test_undiscounted_cycles_are_refused_with_the_way_out():
 def test_probabilities_that_do_not_sum_to_one_are_refused():
     with pytest.raises(UserError, match=r"state 0, action 0 sum to 0\.9"):
         MDP.from_table({0: {0: [(0.9, 0, 0.0, True)]}})
-
-
-def test_gridworld_agrees_with_frozen_lake_of_the_same_map():
-    rows = ["SFFF", "FHFH", "FFFH", "HFFG"]
-    ours = gridworld(rows)
-    theirs = from_gymnasium("FrozenLake-v1", is_slippery=False)
-    free = [s for s in range(16) if "".join(rows)[s] in "SF"]
-    np.testing.assert_allclose(optimal_values(ours, 0.9)[free], optimal_values(theirs, 0.9)[free], atol=1e-12)
-    slippery = gridworld(rows, slip=2 / 3)
-    theirs = from_gymnasium("FrozenLake-v1", is_slippery=True)
-    np.testing.assert_allclose(optimal_values(slippery, 0.9)[free], optimal_values(theirs, 0.9)[free], atol=1e-12)
-
-
-def test_gridworld_walls_stop_a_step():
-    assert gridworld(["S#G"]).outcomes(0, 2) == [(1.0, 0, 0.0, False)]
 
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "CliffWalking-v1"])

@@ -25,11 +25,11 @@ from hypothesis import strategies as st
 import ebu
 from ebu.cli import COMMANDS, main
 from ebu.config import _RANGES, Config, field_names, flat
-from ebu.envs.make import family
+from ebu.envs.families import family
 from ebu.errors import Interrupted, RunFailure, UserError
 from ebu.presets import configure, preset_names
 from ebu.registry import methods
-from ebu.storage.checkpoints import verify
+from ebu.storage.verify import verify_checkpoints as verify
 
 STEPS = 30  # of a run that is not refused
 POLLS = 500  # steps of evaluation after which it is asked to stop, whatever its settings say
@@ -98,7 +98,7 @@ def sensible(name, env):
     """A value that may be given to a setting, its smallest and largest included."""
     hint, default = HINTS[name], flat(Config())[name]
     if name == "env_args":
-        return st.lists(st.sampled_from(ARGUMENTS.get(family(env), ["max_episode_steps=5"])), max_size=2).map(tuple)
+        return st.lists(st.sampled_from(ARGUMENTS.get(family(env).name, ["max_episode_steps=5"])), max_size=2).map(tuple)
     if name == "hidden_sizes":
         return st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple)
     if name == "betas":
@@ -120,7 +120,7 @@ def absurd(name, env):
     """A value that is seldom or never right: too large, too small, damaged, or of another kind altogether."""
     default = flat(Config())[name]
     if name == "env_args":
-        pairs = NO_ARGUMENTS.get(family(env), []) + NO_ARGUMENTS["other"]
+        pairs = NO_ARGUMENTS.get(family(env).name, []) + NO_ARGUMENTS["other"]
         return st.one_of(st.lists(st.sampled_from(pairs), max_size=2).map(tuple), st.sampled_from(STRANGE))
     if name in ("hidden_sizes", "betas"):
         items = st.lists(st.sampled_from([*WHOLE, *REAL, *STRANGE]), max_size=3).map(tuple)

@@ -15,9 +15,10 @@ import gymnasium
 import pytest
 
 from ebu.presets import configure
-from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
+from ebu.storage.verify import verify_checkpoints as verify
 from tests.conftest import Corridor, ebu_
 from tests.storage.test_checkpoints import damage
 from tests.waiting import wait_for

@@ -15,7 +15,8 @@ import ebu
 from ebu.agent import AGENTS
 from ebu.networks.policy_file import load_policy
 from ebu.seeding import STREAMS, Streams
-from ebu.storage.run_folder import Recorder, RunFolder
+from ebu.storage.run_folder import RunFolder
+from ebu.training.listeners import Recorder
 from tests.waiting import PATIENCE
 
 SMALL = {

@@ -16,8 +16,9 @@ from ebu.errors import EnvironmentFailure, RunFailure
 from ebu.presets import configure
 from ebu.report.page import build_page
 from ebu.report.rows import read_run
-from ebu.storage.checkpoints import CheckpointStore, verify
+from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.run_folder import RunFolder, software_versions
+from ebu.storage.verify import verify_checkpoints as verify
 from ebu.training.environment_state import bring_back, comes_back_exactly
 from ebu.training.open_episode import OpenEpisode
 from ebu.training.trainer import Trainer

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from ebu.config import Config, override
-from ebu.storage.run_folder import Recorder, RunFolder
+from ebu.storage.run_folder import RunFolder
 from ebu.training.events import Evaluated, Trained
+from ebu.training.listeners import Recorder
 from ebu.training.summary import aggregate, draw_curve, sparkline, summarise
 from ebu.types import Evaluation
 

@@ -6,19 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebu.experiments import atari, plots
-from ebu.experiments import output as items
+from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import ADAPTIVE, EBU_HALF, EBU_ONE
+from ebu.experiments.item import Item
 from ebu.experiments.sweeps.trials import Trial
 
-ITEM = items.Item(
-    "appendix-c",
-    "Appendix C: learning curves and adaptive β, game by game",
-    "The paper: test scores of adaptive EBU over 20M frames, mean and standard deviation of 4 seeds, beside Nature DQN's "
-    "score after 200M frames; below each the β that was chosen. Fixed β = 0.5 and 1 are added here.",
-    "For each game a pair of charts: test scores of adaptive EBU and of EBU with β = 0.5 and 1 over frames, and below them "
-    "the β that adaptive EBU chose; the table has the numbers.",
-)
 METHODS = (ADAPTIVE, EBU_HALF, EBU_ONE)
 SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {"games": ("Breakout", "Pong"), "seeds": 1, "scale": atari.QUICK},
@@ -36,26 +28,29 @@ EXPECTED = {
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
-    return atari.write_curves(ITEM, budget, settings, trials, folders, out, _draw, _table)
+    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
 
 
-def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
+def note(budget: str) -> str:
+    return atari.reduced(budget, SETTINGS[budget], METHODS)
+
+
+def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
     """All 49 games, a dash where nothing was run."""
 
     def ours(name: str, method: str, column: str, steps: int = 0) -> str:
         mine = [row for row in rows if (row["part"], row["game"], row["method"]) == ("run", name, method)]
-        return items.cell(atari.average((row for row in mine if row["steps"] >= steps), column))
+        return output.cell(atari.average((row for row in mine if row["steps"] >= steps), column))
 
     lines = [
         [
-            name, items.cell(paper["nature_dqn_200M"]), items.cell(paper["adaptive_ebu_10M"]),
-            ours(name, ADAPTIVE, "best_at_10M_frames"), items.cell(paper["adaptive_ebu_20M"]),
+            name, output.cell(paper["nature_dqn_200M"]), output.cell(paper["adaptive_ebu_10M"]),
+            ours(name, ADAPTIVE, "best_at_10M_frames"), output.cell(paper["adaptive_ebu_20M"]),
             ours(name, ADAPTIVE, "best_score", atari.STEPS_20M), ours(name, ADAPTIVE, "best_score"),
             ours(name, EBU_HALF, "best_score"), ours(name, EBU_ONE, "best_score"), ours(name, ADAPTIVE, "final_beta"),
         ]
@@ -65,7 +60,7 @@ def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
         "game", "Nature DQN, 200M", "adaptive, 10M, paper", "adaptive, 10M, ours", "adaptive, 20M, paper",
         "adaptive, 20M, ours", "adaptive, all frames, ours", "β=0.5, ours", "β=1, ours", "last β, ours",
     )  # fmt: skip
-    return items.Table("Best test score so far, mean over seeds", header, lines)
+    return output.Table("Best test score so far, mean over seeds", header, lines)
 
 
 def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> None:
@@ -97,3 +92,22 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
         if i == 0:
             plots.legend(above, fontsize=6 if small else 8.5, loc="upper left")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="appendix-c",
+    title="Appendix C: learning curves and adaptive β, game by game",
+    claim=(
+        "The paper: test scores of adaptive EBU over 20M frames, mean and standard deviation of 4 seeds, beside Nature DQN's "
+        "score after 200M frames; below each the β that was chosen. Fixed β = 0.5 and 1 are added here."
+    ),
+    alt=(
+        "For each game a pair of charts: test scores of adaptive EBU and of EBU with β = 0.5 and 1 over frames, and below "
+        "them the β that adaptive EBU chose; the table has the numbers."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+    note=note,
+)

@@ -18,20 +18,12 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from ebu import targets
 from ebu.envs.mnist_maze import MNISTMaze
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.experiments.items.figure3 import towards_goal
 from ebu.theory.toys import episode
 from ebu.types import Array, Episode
 
-ITEM = items.Item(
-    "appendix-e",
-    "Appendix E: target generation, step by step",
-    "The paper draws how a sampled episode's targets come out of the temporary table, from its end to its beginning; here "
-    "with the numbers of a real walk through a small maze.",
-    "A small maze with a walk through it, and the temporary table of that walk: one column for each step, one row for each "
-    "action, the replaced entries and the maxima marked, arrows from each target to the column before it.",
-)
 GAMMA, BETA, ALPHA, EXPLORING = 0.9, 0.5, 0.5, 0.4
 BETAS = (0.0, 0.5, 1.0)
 SIZE, MAZE_SEED, WALK_SEED, EARLIER = 4, 4, 62, 2  # seven steps, one of them a bump, and a column where another action wins
@@ -43,7 +35,7 @@ EXPECTED = {"y_T": "R_T", "recursion": "Q̃[A_{k+1}, k] ← β y_{k+1} + (1 − 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     """The walk is fixed, so that the diagram stays the one that is described; ``seed`` is taken as every item does."""
-    plots.choose(SETTINGS, budget)
+    ITEM.at(budget)
     env, walk, q = walked()
     q_next = q[walk.observations[1:]]
     shipped = {beta: _shipped(walk, q_next, beta) for beta in BETAS}
@@ -66,7 +58,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         )
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, rows)
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=0)
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=0)
     return rows
 
 
@@ -125,7 +117,7 @@ def algorithm_2(walk: Episode, q_next: Array, beta: float) -> tuple[Array, Array
     return y, put
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
     lines = [
         [
             str(row["step"]), f"{row['state']} {row['action']} {row['next_state']}", f"{row['reward']:g}",
@@ -135,7 +127,7 @@ def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
         for row in rows
     ]  # fmt: skip
     header = ("k", "step", "R", f"replaced (β={BETA:g})", "y, Algorithm 2 as printed", "y, ours", "y, β=0", "y, β=1")
-    return [items.Table(f"The episode's targets (γ = {GAMMA}, β = {BETA})", header, lines)]
+    return [output.Table(f"The episode's targets (γ = {GAMMA}, β = {BETA})", header, lines)]
 
 
 def _draw(out: Path, env: MNISTMaze, rows: list[dict[str, Any]]) -> None:
@@ -220,3 +212,22 @@ def _column(ax: Axes, k: int, row: dict[str, Any], ended: bool) -> None:
         arrow: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "lw": 1.3, "color": plots.BLUE, "alpha": 0.75}
         start, end = (k + 1.08, -0.72), (k + 0.93, len(ARROWS) - replaced - 0.62)
         ax.add_patch(FancyArrowPatch(start, end, connectionstyle="arc3,rad=0.12", zorder=4, **arrow))
+
+
+ITEM = Item(
+    name="appendix-e",
+    title="Appendix E: target generation, step by step",
+    claim=(
+        "The paper draws how a sampled episode's targets come out of the temporary table, from its end to its beginning; here "
+        "with the numbers of a real walk through a small maze."
+    ),
+    alt=(
+        "A small maze with a walk through it, and the temporary table of that walk: one column for each step, one row for "
+        "each action, the replaced entries and the maxima marked, arrows from each target to the column before it."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 4, "laptop": 4, "full": 4},
+    tables=tables,
+)

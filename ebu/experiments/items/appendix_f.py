@@ -13,20 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.theory.mdp import is_optimal, optimal_values
 from ebu.theory.tabular import EpisodeLearner, EpisodeRule, backward, constant, n_step, q_star, retrace, watkins
 from ebu.theory.toys import ONWARD, branching_chain, branching_episodes, branching_rewards
 
-ITEM = items.Item(
-    "appendix-f",
-    "Appendix F: a chain with exits, with and without cutting traces",
-    "The paper: methods that cut traces (Q(λ), Retrace) pass the far reward on slowly where many branches are suboptimal; "
-    "Q*(λ) within its bound hardly passes it on at all; EBU takes the maximum at every branch. No numbers are printed.",
-    "Left: episodes until the greedy policy is optimal, by length of the chain; EBU needs n, methods that cut traces many "
-    "more. Right: the value of going on from the first state, episode by episode.",
-)
 SETTINGS: dict[str, dict[str, Any]] = {
     budget: {"lengths": tuple(range(3, 13)), "passes": 8} for budget in ("quick", "laptop", "full")
 }
@@ -53,17 +45,17 @@ SHOWN = 5  # the chain whose first value is drawn over time
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     """Nothing here is random; ``seed`` is taken so that every item is called alike."""
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     rows = []
     for n in settings["lengths"]:
         for method, rule in METHODS.items():
             rows.append(_row(n, method, rule(), settings["passes"] * n))
     _draw(out, rows)
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
     """By method, for the lengths that were also worked out by hand."""
 
     def cell(n: int, method: str) -> str:
@@ -73,7 +65,7 @@ def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
 
     lines = [[method, *(cell(n, method) for n in EXPECTED)] for method in METHODS]
     header = ("method", *(f"n = {n}" for n in EXPECTED))
-    return [items.Table("Episodes until the greedy policy is optimal", header, lines)]
+    return [output.Table("Episodes until the greedy policy is optimal", header, lines)]
 
 
 def _row(n: int, method: str, rule: EpisodeRule, episodes: int) -> dict[str, Any]:
@@ -140,3 +132,22 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
     plots.legend(right, loc="upper right")
     plots.title(right, f"The value of going on, n = {SHOWN}")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="appendix-f",
+    title="Appendix F: a chain with exits, with and without cutting traces",
+    claim=(
+        "The paper: methods that cut traces (Q(λ), Retrace) pass the far reward on slowly where many branches are suboptimal; "
+        "Q*(λ) within its bound hardly passes it on at all; EBU takes the maximum at every branch. No numbers are printed."
+    ),
+    alt=(
+        "Left: episodes until the greedy policy is optimal, by length of the chain; EBU needs n, methods that cut traces many "
+        "more. Right: the value of going on from the first state, episode by episode."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 4, "laptop": 4, "full": 4},
+    tables=tables,
+)

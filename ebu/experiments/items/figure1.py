@@ -14,20 +14,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, FancyArrowPatch, Rectangle
 
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.theory.mdp import is_optimal, optimal_values
 from ebu.theory.tabular import BackwardReplay, UniformReplay, backward, constant
 from ebu.theory.toys import episode, figure1_chain, figure1_episode
 
-ITEM = items.Item(
-    "figure1",
-    "Figure 1: one stored episode, learned from its end or by uniform draws",
-    "The paper: updated from its end, the episode teaches the optimal path in 5 updates; uniform draws need more than 40 to "
-    "be nearly sure of it.",
-    "Left: a chain of four states and the values after each of five updates, from the end and by uniform draws. Right: the "
-    "chance that the optimal path is learned after n updates, a step at 5 for backward, a slow rise for uniform draws.",
-)
 GAMMA = 0.9
 UPDATES = 50
 SETTINGS = {"quick": {"runs": 5_000}, "laptop": {"runs": 20_000}, "full": {"runs": 200_000}}
@@ -46,7 +38,7 @@ def probability_solved(n: int) -> float:
 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
-    runs = plots.choose(SETTINGS, budget)["runs"]
+    runs = ITEM.at(budget)["runs"]
     shown, counted = np.random.default_rng(seed).spawn(2)
     values = _values_after_each_update(shown)
     solved = _updates_until_solved(runs, counted)
@@ -71,21 +63,27 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     }
     rows = [*values, *curve, summary]
     _draw(out, values, curve)
-    few = f"Budget {budget}: {runs:,} simulated runs instead of {SETTINGS['full']['runs']:,}; the exact numbers need none."
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=few if budget != "full" else "")
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def note(budget: str) -> str:
+    if budget == "full":
+        return ""
+    chosen, full = SETTINGS[budget]["runs"], SETTINGS["full"]["runs"]
+    return f"Budget {budget}: {chosen:,} simulated runs instead of {full:,}; the exact numbers need none."
+
+
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
     summary = rows[-1]
     mean, error = summary["uniform_mean_updates"], summary["uniform_mean_updates_standard_error"]
-    exact = EXPECTED["uniform_mean_updates"]
+    ours = f"{EXPECTED['uniform_mean_updates']:g} exactly, {mean:.2f} ± {error:.2f} simulated"
     lines = [
         ["updates until solved, from the end", "5", str(summary["backward_solved_at_update"])],
-        ["updates until solved, uniform draws, mean", items.NOT_RUN, f"{exact:g} exactly, {mean:.2f} ± {error:.2f} simulated"],
+        ["updates until solved, uniform draws, mean", output.NOT_RUN, ours],
         ["chance after 40 uniform draws", "close to 1", f"{summary['uniform_probability_at_40']:.4f}"],
     ]
-    return [items.Table("Learning the optimal path", ("", "paper", "ours"), lines)]
+    return [output.Table("Learning the optimal path", ("", "paper", "ours"), lines)]
 
 
 def _single_steps() -> list[Any]:
@@ -212,3 +210,24 @@ def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:
     for row in values:
         ax.text(-0.35, -1.0 - 0.5 * row["update"], str(row["update"]), ha="center", va="center", fontsize=9)
     plots.title(ax, f"(a) One stored episode, numbered from its end (γ = {GAMMA})")
+
+
+ITEM = Item(
+    name="figure1",
+    title="Figure 1: one stored episode, learned from its end or by uniform draws",
+    claim=(
+        "The paper: updated from its end, the episode teaches the optimal path in 5 updates; uniform draws need more than "
+        "40 to be nearly sure of it."
+    ),
+    alt=(
+        "Left: a chain of four states and the values after each of five updates, from the end and by uniform draws. Right: "
+        "the chance that the optimal path is learned after n updates, a step at 5 for backward, a slow rise for uniform "
+        "draws."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 4, "laptop": 4, "full": 10},
+    note=note,
+    tables=tables,
+)

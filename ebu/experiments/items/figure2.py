@@ -13,35 +13,31 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebu.experiments import mazes, plots
-from ebu.experiments import output as items
-from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP, World
+from ebu.experiments import mazes, output, plots
+from ebu.experiments.item import Item
+from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP, MazeKind
 from ebu.experiments.sweeps.trials import Trial
 
-ITEM = items.Item(
-    "figure2",
-    "Figure 2: the MNIST maze, EBU beside its baselines",
-    "The paper: EBU needs the fewest steps, more clearly so the more walls there are, and also where moves slip; by the end "
-    "all three reach a median relative length of 1.",
-    "Median path length over the shortest, falling while learning: one panel for each wall density and one for slippery "
-    "moves, one line for each method; the table has the numbers.",
-)
 BASELINES = (ONE_STEP, N_STEP)
-SLIPPERY = World(0.5, slip=0.1)
+SLIPPERY = MazeKind(0.5, slip=0.1)
 SETTINGS: dict[str, dict[str, Any]] = {
     # Fixed digits and a small network: the same comparison on an easier maze, learned in 10,000 steps.
     "quick": {
         "preset": "quick",
         "steps": 10_000,
         "mazes": 2,
-        "worlds": {World(0.3): (EBU, *BASELINES), World(0.5): (EBU, *BASELINES), SLIPPERY: (EBU, "EBU (β=0.5)", *BASELINES)},
+        "kinds": {
+            MazeKind(0.3): (EBU, *BASELINES),
+            MazeKind(0.5): (EBU, *BASELINES),
+            SLIPPERY: (EBU, "EBU (β=0.5)", *BASELINES),
+        },
     },
     "laptop": {
         "preset": "paper",
         "steps": 200_000,
         "mazes": 8,
-        "worlds": {
-            **{World(density): (EBU, *BASELINES) for density in (0.2, 0.3, 0.4, 0.5)},
+        "kinds": {
+            **{MazeKind(density): (EBU, *BASELINES) for density in (0.2, 0.3, 0.4, 0.5)},
             SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES),
         },
     },
@@ -61,29 +57,28 @@ EXPECTED: dict[str, Any] = {
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     common = {"preset": settings["preset"], "steps": settings["steps"]}
     return [
         one
-        for world, methods in settings["worlds"].items()
-        for one in mazes.trials_in(world, methods, settings["mazes"], seed, **common)
+        for kind, methods in settings["kinds"].items()
+        for one in mazes.trials_in(kind, methods, settings["mazes"], seed, **common)
     ]
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     found = mazes.grouped(trials, folders)
-    rows = [mazes.curve_row(world, method, [run for _, run in pairs]) for (world, method), pairs in found.items()]
-    rows += [_maze_row(world, one, run, settings["steps"]) for (world, _), pairs in found.items() for one, run in pairs]
+    rows = [mazes.curve_row(kind, method, [run for _, run in pairs]) for (kind, method), pairs in found.items()]
+    rows += [_maze_row(kind, one, run, settings["steps"]) for (kind, _), pairs in found.items() for one, run in pairs]
     _draw(out, rows, settings["steps"])
-    items.write(
+    output.write(
         ITEM,
         out,
         rows,
         [_table(rows, settings["steps"])],
         budget=budget,
         seed=min((one.seed for one in trials), default=0),
-        note=note(budget),
         runs=folders,
     )
     return rows
@@ -96,17 +91,17 @@ def note(budget: str) -> str:
     fewer = f"Budget {budget}: {settings['mazes']} mazes of each kind instead of {full['mazes']}"
     if budget == "laptop":
         return f"{fewer}; all else as in the paper."
-    kinds = f"{len(settings['worlds'])} kinds of maze instead of {len(full['worlds'])}, fewer β in the slippery one"
-    return f"{fewer}, {kinds}, and {mazes.easier_task(settings, full)} Two mazes decide nothing."
+    several = f"{len(settings['kinds'])} kinds of maze instead of {len(full['kinds'])}, fewer β in the slippery one"
+    return f"{fewer}, {several}, and {mazes.easier_task(settings, full)} Two mazes decide nothing."
 
 
-def _maze_row(world: World, one: Trial, run: Any, steps: int) -> dict[str, Any]:
+def _maze_row(kind: MazeKind, one: Trial, run: Any, steps: int) -> dict[str, Any]:
     training, greedy = mazes.training_lengths(run), mazes.greedy_lengths(run)
     return {
         "part": "maze",
         "trial": one.id,
-        "wall_density": world.density,
-        "slip": world.slip,
+        "wall_density": kind.density,
+        "slip": kind.slip,
         "method": one.label,
         "maze": one.seed,
         "training_half_way": mazes.length_at(training, steps / 2),
@@ -116,25 +111,26 @@ def _maze_row(world: World, one: Trial, run: Any, steps: int) -> dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[dict[str, Any]], steps: int) -> items.Table:
+def _table(rows: Sequence[dict[str, Any]], steps: int) -> output.Table:
     lines = []
     for curve in (row for row in rows if row["part"] == "curve"):
-        world, method = World(curve["wall_density"], curve["slip"]), curve["method"]
+        kind, method = MazeKind(curve["wall_density"], curve["slip"]), curve["method"]
         mine = [row for row in rows if row["part"] == "maze" and _key(row) == _key(curve)]
-        half = None if world.slip else EXPECTED["median_half_way"][world.density].get(method)
+        half = None if kind.slip else EXPECTED["median_half_way"][kind.density].get(method)
         medians = [
             mazes.average((row[name] for row in mine), np.median)
             for name in ("training_half_way", "training_at_the_end", "greedy_at_the_end")
         ]
         lines.append([
-            world.title, method, str(curve["mazes"]), items.cell(half), items.cell(medians[0]),
-            items.cell(None if world.slip else EXPECTED["median_at_the_end"]), items.cell(medians[1]), items.cell(medians[2]),
+            kind.title, method, str(curve["mazes"]), output.cell(half), output.cell(medians[0]),
+            output.cell(None if kind.slip else EXPECTED["median_at_the_end"]), output.cell(medians[1]),
+            output.cell(medians[2]),
         ])  # fmt: skip
     header = (
         "maze", "method", "mazes", "paper, half way", "ours, half way", "paper, at the end", "ours, at the end",
         "ours, greedy path",
     )  # fmt: skip
-    return items.Table(f"Median relative length, half way and after {steps:,} steps", header, lines)
+    return output.Table(f"Median relative length, half way and after {steps:,} steps", header, lines)
 
 
 def _key(row: dict[str, Any]) -> tuple[float, float, str]:
@@ -143,17 +139,17 @@ def _key(row: dict[str, Any]) -> tuple[float, float, str]:
 
 def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
     curves = [row for row in rows if row["part"] == "curve"]
-    worlds = list(dict.fromkeys(World(row["wall_density"], row["slip"]) for row in curves))
-    columns = min(3, len(worlds))
+    kinds = list(dict.fromkeys(MazeKind(row["wall_density"], row["slip"]) for row in curves))
+    columns = min(3, len(kinds))
     figure, axes = plots.canvas(
-        columns, rows=-(-len(worlds) // columns), width=4.4 * columns, height=3.6 * -(-len(worlds) // columns)
+        columns, rows=-(-len(kinds) // columns), width=4.4 * columns, height=3.6 * -(-len(kinds) // columns)
     )
-    for ax, world in zip(axes, worlds):
-        mine = [row for row in curves if World(row["wall_density"], row["slip"]) == world]
+    for ax, kind in zip(axes, kinds):
+        mine = [row for row in curves if MazeKind(row["wall_density"], row["slip"]) == kind]
         _panel(ax, mine, steps)
-        plots.title(ax, world.title)
+        plots.title(ax, kind.title)
         plots.legend(ax, loc="lower left")
-    for ax in axes[len(worlds) :]:
+    for ax in axes[len(kinds) :]:
         ax.set_axis_off()
     plots.save(figure, out, ITEM.name)
 
@@ -172,3 +168,22 @@ def _panel(ax: Axes, curves: Sequence[dict[str, Any]], steps: int) -> None:
     ax.set_ylim(0.8, 75)
     ax.set_xlabel("thousand steps")
     ax.set_ylabel("path / shortest, median of mazes")
+
+
+ITEM = Item(
+    name="figure2",
+    title="Figure 2: the MNIST maze, EBU beside its baselines",
+    claim=(
+        "The paper: EBU needs the fewest steps, more clearly so the more walls there are, and also where moves slip; by the "
+        "end all three reach a median relative length of 1."
+    ),
+    alt=(
+        "Median path length over the shortest, falling while learning: one panel for each wall density and one for slippery "
+        "moves, one line for each method; the table has the numbers."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+    note=note,
+)

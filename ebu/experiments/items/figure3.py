@@ -15,17 +15,9 @@ from matplotlib.figure import FigureBase, SubFigure
 
 from ebu.envs.maze_layout import MOVES, UNREACHABLE, Maze, random_walls
 from ebu.envs.mnist_maze import MNISTMaze
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 
-ITEM = items.Item(
-    "figure3",
-    "Figure 3: the 2D MNIST maze",
-    "The paper: 10 by 10 cells with random walls, from (0, 0) to (9, 9); a cell is shown as its two coordinates in "
-    "MNIST digits.",
-    "A maze of ten by ten cells with its walls and a shortest path from the top left to the bottom right corner, pairs of "
-    "handwritten digits as the agent sees them, and one maze for each wall density.",
-)
 DENSITIES = (0.2, 0.3, 0.4, 0.5)
 SHOWN = 0.3  # the density of the large picture
 VIEWS = ((0, 0), (0, 0), (0, 0), "middle", "middle", "middle")  # cells whose observation is shown: redrawn each time
@@ -46,14 +38,14 @@ EXPECTED: dict[str, Any] = {
 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     env = MNISTMaze(wall_density=SHOWN, maze_seed=seed)
     rules = {"part": "rules", "layout": env.maze.lines(), **_rules(env)}
     rng = np.random.default_rng(seed)
     rows = [rules, *(_statistics(density, settings, rng) for density in DENSITIES)]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, seed)
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=note(budget))
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
@@ -132,8 +124,9 @@ def _random_walk(env: MNISTMaze, rng: np.random.Generator) -> float:
     return float(info["steps"] / info["shortest_path"])
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
-    rules = items.Table("The rules", ("", "paper", "ours"), [[name, value, rows[0][name]] for name, value in EXPECTED.items()])
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
+    found = [[name, value, rows[0][name]] for name, value in EXPECTED.items()]
+    rules = output.Table("The rules", ("", "paper", "ours"), found)
     lines = [
         [
             f"{100 * row['wall_density']:.0f} %", f"{row['solvable_share']:.3f}", f"{row['shortest_path_mean']:.1f}",
@@ -142,7 +135,7 @@ def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
         for row in rows[1:]
     ]  # fmt: skip
     header = ("walls", "solvable share", "shortest path, mean", "largest", "random walk / shortest")
-    return [rules, items.Table("Mazes of each density (ours; the paper prints none of this)", header, lines)]
+    return [rules, output.Table("Mazes of each density (ours; the paper prints none of this)", header, lines)]
 
 
 def _draw(out: Path, env: MNISTMaze, seed: int) -> None:
@@ -185,3 +178,23 @@ def _picture(ax: Axes, image: np.ndarray, words: str, small: bool = False) -> No
         loc="center" if small else "left",
         fontweight=None if small else "bold",
     )
+
+
+ITEM = Item(
+    name="figure3",
+    title="Figure 3: the 2D MNIST maze",
+    claim=(
+        "The paper: 10 by 10 cells with random walls, from (0, 0) to (9, 9); a cell is shown as its two coordinates in "
+        "MNIST digits."
+    ),
+    alt=(
+        "A maze of ten by ten cells with its walls and a shortest path from the top left to the bottom right corner, pairs of "
+        "handwritten digits as the agent sees them, and one maze for each wall density."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 5, "laptop": 14, "full": 40},
+    note=note,
+    tables=tables,
+)

@@ -10,23 +10,15 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from ebu.envs.atari_games import paper_scores
-from ebu.experiments import atari, plots
-from ebu.experiments import output as items
+from ebu.experiments import atari, output, plots
 from ebu.experiments import own_scores as own
 from ebu.experiments.atari import ADAPTIVE, DQN, EBU_HALF
+from ebu.experiments.item import Item
 from ebu.experiments.own_scores import Column
 from ebu.experiments.sweeps.trials import Trial
 from ebu.report.rows import read_run
 from ebu.report.scores import count_wins, relative_scores
 
-ITEM = items.Item(
-    "figure4",
-    "Figure 4: adaptive EBU against Nature DQN, game by game",
-    "The paper: relative to the better of human and DQN, adaptive EBU gains most in Video Pinball, Breakout and Atlantis, and "
-    "loses little elsewhere; it is ahead in 39 games of 49, EBU (β = 0.5) in 33. Its own raw scores give 38 and 29.",
-    "Bars of the relative score of adaptive EBU over DQN in 49 games, from Video Pinball with +3,918 % down to Krull with "
-    "−68 %; marks where we have runs of our own.",
-)
 LAPTOP = ("Breakout", "Pong", "Gopher", "Space Invaders")
 SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {"games": (), "seeds": {}, "scale": atari.QUICK},  # the paper's raw scores need no training
@@ -42,7 +34,7 @@ EXPECTED: dict[str, Any] = {
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     return [
         one
         for method, seeds in settings["seeds"].items()
@@ -51,7 +43,7 @@ def trials(budget: str, seed: int = 0) -> list[Trial]:
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    plots.choose(SETTINGS, budget)
+    ITEM.at(budget)
     runs = own.own_runs(out, folders)
     ours = own.columns(map(read_run, runs))
     gains = {
@@ -63,7 +55,7 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     rows += [{"part": "ours", "column": column.name, "relative": _rounded(found)} for column, found in compared if found]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, gains[ADAPTIVE], [(column, found) for column, found in compared if found])
-    items.write(
+    output.write(
         ITEM,
         out,
         rows,
@@ -113,24 +105,24 @@ def _wins_row(label: str) -> dict[str, Any]:
     }
 
 
-def _wins_table(rows: Sequence[dict[str, Any]]) -> items.Table:
+def _wins_table(rows: Sequence[dict[str, Any]]) -> output.Table:
     lines = [[row["method"], str(row["wins_in_the_text"]), str(row["wins"])] for row in rows if row["part"] == "wins"]
-    return items.Table("Games of 49 in which EBU is ahead of DQN", ("method", "paper's text", "from its raw scores"), lines)
+    return output.Table("Games of 49 in which EBU is ahead of DQN", ("method", "paper's text", "from its raw scores"), lines)
 
 
-def _table(gains: dict[str, dict[str, float]], compared: Sequence[tuple[Column, dict[str, float]]]) -> items.Table:
+def _table(gains: dict[str, dict[str, float]], compared: Sequence[tuple[Column, dict[str, float]]]) -> output.Table:
     lines = []
     adaptive, dqn = paper_scores("adaptive_ebu_10M"), paper_scores("dqn_10M")
     for name in gains[ADAPTIVE]:
         lines.append([
-            name, items.cell(adaptive[name]), items.cell(dqn[name]), *(items.cell(gains[m][name], 1) for m in gains),
-            *(items.cell(found.get(name), 1) for _, found in compared),
+            name, output.cell(adaptive[name]), output.cell(dqn[name]), *(output.cell(gains[m][name], 1) for m in gains),
+            *(output.cell(found.get(name), 1) for _, found in compared),
         ])  # fmt: skip
     header = (
         "game", "adaptive EBU, 10M", "DQN, 10M", "relative, adaptive %", "relative, β=0.5 %",
         *(f"{column.name}, relative to our DQN %" for column, _ in compared),
     )  # fmt: skip
-    return items.Table("Relative scores from the paper's raw scores", header, lines)
+    return output.Table("Relative scores from the paper's raw scores", header, lines)
 
 
 def _draw(out: Path, gains: dict[str, float], compared: Sequence[tuple[Column, dict[str, float]]]) -> None:
@@ -167,3 +159,22 @@ def _axis(ax: Axes, names: Sequence[str]) -> None:
 
 def bent(value: float) -> float:
     return math.asinh(value / 10)
+
+
+ITEM = Item(
+    name="figure4",
+    title="Figure 4: adaptive EBU against Nature DQN, game by game",
+    claim=(
+        "The paper: relative to the better of human and DQN, adaptive EBU gains most in Video Pinball, Breakout and "
+        "Atlantis, and loses little elsewhere; it is ahead in 39 games of 49, EBU (β = 0.5) in 33. Its own raw scores give "
+        "38 and 29."
+    ),
+    alt=(
+        "Bars of the relative score of adaptive EBU over DQN in 49 games, from Video Pinball with +3,918 % down to Krull with "
+        "−68 %; marks where we have runs of our own."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+)

@@ -10,18 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebu.experiments import atari, plots
-from ebu.experiments import output as items
+from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import DQN, EBU_HALF, EBU_ONE
+from ebu.experiments.item import Item
 from ebu.experiments.sweeps.trials import Trial
 
-ITEM = items.Item(
-    "figure5",
-    "Figure 5: scores and Q values by β",
-    "The paper: with β = 1, Q is highly overestimated and the score suffers; with β = 0.5, Q stays near the return.",
-    "Two games side by side: test scores above; below, the mean Q (solid) and the discounted return that followed (dotted), "
-    "for EBU with β = 0.5 and 1 and for DQN, mean and standard deviation over seeds.",
-)
 GAMES = ("Gopher", "Breakout")
 METHODS = (EBU_HALF, EBU_ONE, DQN)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -37,16 +30,19 @@ EXPECTED = {name: {m: atari.game(name).paper[atari.PUBLISHED[m]] for m in METHOD
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
-    return atari.write_curves(ITEM, budget, settings, trials, folders, out, _draw, _table)
+    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
 
 
-def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
+def note(budget: str) -> str:
+    return atari.reduced(budget, SETTINGS[budget], METHODS)
+
+
+def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
     lines = []
     for name in games:
         for method in METHODS:
@@ -54,16 +50,16 @@ def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
             q, came = atari.average(mine, "final_q"), atari.average(mine, "final_return")
             gap = None if q is None or came is None else q - came
             lines.append([
-                name, method, str(len(mine)), items.cell(EXPECTED[name].get(method)),
-                items.cell(atari.average(mine, "best_at_10M_frames")), items.cell(atari.average(mine, "best_score")),
-                items.cell(q, 3), items.cell(came, 3), items.cell(gap, 3),
+                name, method, str(len(mine)), output.cell(EXPECTED[name].get(method)),
+                output.cell(atari.average(mine, "best_at_10M_frames")), output.cell(atari.average(mine, "best_score")),
+                output.cell(q, 3), output.cell(came, 3), output.cell(gap, 3),
             ])  # fmt: skip
-        lines.append([name, "Nature DQN, 200M frames", items.NOT_RUN, items.cell(_nature(name)), *[items.NOT_RUN] * 5])
+        lines.append([name, "Nature DQN, 200M frames", output.NOT_RUN, output.cell(_nature(name)), *[output.NOT_RUN] * 5])
     header = (
         "game", "method", "seeds", "paper, 10M frames", "ours, 10M frames", "ours, all frames", "Q at the end",
         "return that followed", "Q − return",
     )  # fmt: skip
-    return items.Table("Best test score so far (mean over seeds), and overestimation", header, lines)
+    return output.Table("Best test score so far (mean over seeds), and overestimation", header, lines)
 
 
 def _nature(name: str) -> float:
@@ -86,3 +82,19 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
         if i == 0:
             plots.legend(above, loc="upper left")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="figure5",
+    title="Figure 5: scores and Q values by β",
+    claim="The paper: with β = 1, Q is highly overestimated and the score suffers; with β = 0.5, Q stays near the return.",
+    alt=(
+        "Two games side by side: test scores above; below, the mean Q (solid) and the discounted return that followed "
+        "(dotted), for EBU with β = 0.5 and 1 and for DQN, mean and standard deviation over seeds."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+    note=note,
+)

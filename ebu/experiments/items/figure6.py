@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ebu.experiments import atari, plots
-from ebu.experiments import output as items
+from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import ADAPTIVE, EBU_HALF, EBU_ONE
+from ebu.experiments.item import Item
 from ebu.experiments.sweeps.trials import Trial
 
-ITEM = items.Item(
-    "figure6",
-    "Figure 6: adaptive β in Breakout",
-    "The paper: adaptive EBU follows EBU (β = 1) up to about 5M frames, then lowers β to about 0.5 and passes both.",
-    "Left: test scores in Breakout of adaptive EBU and of EBU with β = 0.5 and 1, mean and standard deviation over seeds, "
-    "with Nature DQN's score after 200M frames. Right: the β that adaptive EBU chose at each synchronisation.",
-)
 GAME = "Breakout"
 METHODS = (ADAPTIVE, EBU_HALF, EBU_ONE)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -38,34 +31,37 @@ EXPECTED: dict[str, Any] = {
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
-    return atari.write_curves(ITEM, budget, settings, trials, folders, out, _draw, _table)
+    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
 
 
-def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> items.Table:
+def note(budget: str) -> str:
+    return atari.reduced(budget, SETTINGS[budget], METHODS)
+
+
+def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
     lines = []
     for method in METHODS:
         mine = [row for row in rows if row["part"] == "run" and row["method"] == method]
         whole = [row for row in mine if row["steps"] >= atari.STEPS_20M]
         lines.append([
-            method, str(len(mine)), items.cell(EXPECTED["score_at_10M_frames"][method]),
-            items.cell(atari.average(mine, "best_at_10M_frames")), items.cell(EXPECTED["score_at_20M_frames"][method]),
-            items.cell(atari.average(whole, "best_score")), items.cell(atari.average(mine, "best_score")),
-            items.cell(EXPECTED["beta_at_the_end"] if method == ADAPTIVE else None),
-            items.cell(atari.average(mine, "final_beta")),
+            method, str(len(mine)), output.cell(EXPECTED["score_at_10M_frames"][method]),
+            output.cell(atari.average(mine, "best_at_10M_frames")), output.cell(EXPECTED["score_at_20M_frames"][method]),
+            output.cell(atari.average(whole, "best_score")), output.cell(atari.average(mine, "best_score")),
+            output.cell(EXPECTED["beta_at_the_end"] if method == ADAPTIVE else None),
+            output.cell(atari.average(mine, "final_beta")),
         ])  # fmt: skip
-    nature = items.cell(EXPECTED["nature_dqn_200M"])
-    lines.append(["Nature DQN, 200M frames", items.NOT_RUN, nature, items.NOT_RUN, nature, *[items.NOT_RUN] * 4])
+    nature = output.cell(EXPECTED["nature_dqn_200M"])
+    lines.append(["Nature DQN, 200M frames", output.NOT_RUN, nature, output.NOT_RUN, nature, *[output.NOT_RUN] * 4])
     header = (
         "Breakout", "seeds", "paper, 10M frames", "ours, 10M frames", "paper, 20M frames", "ours, 20M frames",
         "ours, all frames", "β at the end, paper", "β at the end, ours",
     )  # fmt: skip
-    return items.Table("Best test score so far (mean over seeds) and β", header, lines)
+    return output.Table("Best test score so far (mean over seeds) and β", header, lines)
 
 
 def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> None:
@@ -80,3 +76,19 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
     right.set_ylabel("β chosen, mean over seeds")
     plots.title(right, "(b) The diffusion factor of adaptive EBU")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="figure6",
+    title="Figure 6: adaptive β in Breakout",
+    claim="The paper: adaptive EBU follows EBU (β = 1) up to about 5M frames, then lowers β to about 0.5 and passes both.",
+    alt=(
+        "Left: test scores in Breakout of adaptive EBU and of EBU with β = 0.5 and 1, mean and standard deviation over seeds, "
+        "with Nature DQN's score after 200M frames. Right: the β that adaptive EBU chose at each synchronisation."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+    note=note,
+)

@@ -8,17 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ebu.experiments import mazes, plots
-from ebu.experiments import output as items
-from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP, World
+from ebu.experiments import mazes, output, plots
+from ebu.experiments.item import Item
+from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP, MazeKind
 from ebu.experiments.sweeps.trials import Trial
 
-ITEM = items.Item(
-    "table1",
-    "Table 1: relative lengths half way through the training",
-    "The paper: one-step DQN is the slowest everywhere; n-step DQN leads where walls are few, EBU where they are many.",
-    "Relative lengths by wall density and method: the paper's mean and median beside ours; the table has the numbers.",
-)
 DENSITIES = (0.2, 0.3, 0.4, 0.5)
 METHODS = (EBU, ONE_STEP, N_STEP)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -38,28 +32,27 @@ EXPECTED: dict[float, dict[str, tuple[float, float]]] = {
 
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     common = {"preset": settings["preset"], "steps": settings["steps"]}
     return [
-        one for density in DENSITIES for one in mazes.trials_in(World(density), METHODS, settings["mazes"], seed, **common)
+        one for density in DENSITIES for one in mazes.trials_in(MazeKind(density), METHODS, settings["mazes"], seed, **common)
     ]
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     found = mazes.grouped(trials, folders)
     rows: list[dict[str, Any]] = [_maze_row(one, run, settings) for pairs in found.values() for one, run in pairs]
     rows += [_cell_row(density, method, rows) for density in DENSITIES for method in METHODS]
     cells = [row for row in rows if row["part"] == "cell"]
     _draw(out, cells)
-    items.write(
+    output.write(
         ITEM,
         out,
         rows,
         [_table(cells, settings)],
         budget=budget,
         seed=min((one.seed for one in trials), default=0),
-        note=note(budget),
         runs=folders,
     )
     return rows
@@ -81,7 +74,7 @@ def _maze_row(one: Trial, run: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         "part": "maze",
         "trial": one.id,
-        "wall_density": mazes.world_of(one).density,
+        "wall_density": mazes.kind_of(one).density,
         "method": one.label,
         "maze": one.seed,
         "training": mazes.length_at(training, settings["at"]),
@@ -109,11 +102,11 @@ def _cell_row(density: float, method: str, rows: Sequence[dict[str, Any]]) -> di
     }
 
 
-def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> items.Table:
+def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> output.Table:
     lines = [
         [
             f"{100 * row['wall_density']:.0f} %", row["method"], str(row["mazes"]),
-            *(items.cell(row[name]) for name in (
+            *(output.cell(row[name]) for name in (
                 "paper_mean", "paper_median", "training_mean", "training_median", "greedy_mean", "greedy_median",
                 "greedy_at_the_end_median",
             )),
@@ -125,7 +118,7 @@ def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> items.T
         "greedy path, median", "greedy path at the end, median",
     )  # fmt: skip
     title = f"Relative length of the latest training episode at step {settings['at']:,} of {settings['steps']:,}"
-    return items.Table(title, header, lines)
+    return output.Table(title, header, lines)
 
 
 def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
@@ -152,3 +145,16 @@ def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
     axes[0].set_ylabel("path / shortest")
     plots.legend(axes[1], loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="table1",
+    title="Table 1: relative lengths half way through the training",
+    claim="The paper: one-step DQN is the slowest everywhere; n-step DQN leads where walls are few, EBU where they are many.",
+    alt="Relative lengths by wall density and method: the paper's mean and median beside ours; the table has the numbers.",
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+    note=note,
+)

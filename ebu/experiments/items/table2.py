@@ -9,22 +9,15 @@ from typing import Any
 import numpy as np
 
 from ebu.envs.atari_games import paper_scores
-from ebu.experiments import atari, plots
-from ebu.experiments import output as items
+from ebu.experiments import atari, output, plots
 from ebu.experiments import own_scores as own
 from ebu.experiments.atari import ADAPTIVE, DQN, EBU_HALF, PER, RETRACE, TIGHTENING
+from ebu.experiments.item import Item
 from ebu.experiments.own_scores import Column
 from ebu.experiments.sweeps.trials import Trial
 from ebu.report.rows import read_run
 from ebu.report.scores import aggregate, human_normalised_scores, paper_table_2
 
-ITEM = items.Item(
-    "table2",
-    "Table 2: training time and human-normalised scores",
-    "The paper: EBU (β = 0.5) reaches Nature DQN's mean after 10M frames instead of 200M, adaptive EBU (nearly) its median "
-    "after 20M, at about the training time of DQN.",
-    "Mean and median human-normalised score of each method over 49 games: as printed, and recomputed from the raw scores.",
-)
 SEEDS = {EBU_HALF: 8, ADAPTIVE: 4, DQN: 8, PER: 8, RETRACE: 8, TIGHTENING: 8}
 SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {"games": (), "seeds": {}, "scale": atari.QUICK},  # the paper's raw scores need no training
@@ -51,7 +44,7 @@ NAMES = {
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
     """In ``full`` adaptive EBU plays 20M frames: its first half is the 10M-frame run."""
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     found = []
     for method, seeds in settings["seeds"].items():
         scale = atari.FULL_20M if budget == "full" and method == ADAPTIVE else settings["scale"]
@@ -60,14 +53,14 @@ def trials(budget: str, seed: int = 0) -> list[Trial]:
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    plots.choose(SETTINGS, budget)
+    ITEM.at(budget)
     runs = own.own_runs(out, folders)
     ours = own.columns(map(read_run, runs))
     rows = [_published_row(column) for column in EXPECTED]
     rows += [_own_row(column) for column in ours]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, rows)
-    items.write(
+    output.write(
         ITEM,
         out,
         rows,
@@ -119,11 +112,11 @@ def _hours(value: float | None) -> float | None:
     return None if value is None else plots.number(value, 1)
 
 
-def _published_table(rows: Sequence[dict[str, Any]]) -> items.Table:
+def _published_table(rows: Sequence[dict[str, Any]]) -> output.Table:
     lines = [
         [
-            row["method"], items.cell(row["hours"], 0), items.cell(row["printed_mean"]), items.cell(row["mean"]),
-            items.cell(row["printed_median"]), items.cell(row["median"]), items.cell(row["interquartile_mean"]),
+            row["method"], output.cell(row["hours"], 0), output.cell(row["printed_mean"]), output.cell(row["mean"]),
+            output.cell(row["printed_median"]), output.cell(row["median"]), output.cell(row["interquartile_mean"]),
         ]
         for row in rows
         if row["part"] == "paper"
@@ -132,16 +125,16 @@ def _published_table(rows: Sequence[dict[str, Any]]) -> items.Table:
         "method (frames)", "training time, hours", "mean %, printed", "mean %, recomputed", "median %, printed",
         "median %, recomputed", "interquartile mean %",
     )  # fmt: skip
-    return items.Table("49 games: as printed, and recomputed from the raw scores of Table 3", header, lines)
+    return output.Table("49 games: as printed, and recomputed from the raw scores of Table 3", header, lines)
 
 
-def _own_table(rows: Sequence[dict[str, Any]]) -> items.Table:
+def _own_table(rows: Sequence[dict[str, Any]]) -> output.Table:
     lines = [
         [
             row["method"], ", ".join(row["games"]) if len(row["games"]) < 5 else str(len(row["games"])),
-            items.cell(row.get("paper_mean"), 1), items.cell(row["mean"], 1), items.cell(row.get("paper_median"), 1),
-            items.cell(row["median"], 1), items.cell(row.get("paper_hours"), 0),
-            items.cell(row["hours_for_49_games_of_10M_frames"], 0),
+            output.cell(row.get("paper_mean"), 1), output.cell(row["mean"], 1), output.cell(row.get("paper_median"), 1),
+            output.cell(row["median"], 1), output.cell(row.get("paper_hours"), 0),
+            output.cell(row["hours_for_49_games_of_10M_frames"], 0),
         ]
         for row in rows
         if row["part"] == "ours"
@@ -150,7 +143,7 @@ def _own_table(rows: Sequence[dict[str, Any]]) -> items.Table:
         "method", "games", "mean %, paper (10M)", "mean %, ours", "median %, paper (10M)", "median %, ours",
         "hours for 49 games of 10M frames, paper (one TITAN Xp)", "hours at our measured speed",
     )  # fmt: skip
-    return items.Table("Our runs, and the paper's same method over the same games", header, lines)
+    return output.Table("Our runs, and the paper's same method over the same games", header, lines)
 
 
 def _draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -166,7 +159,7 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:
             ax.plot([row[which] for row in paper], at, "D", ms=5.5, mfc="white", mec=plots.INK, ls="", label="recomputed")
         digits = 0 if which == "hours" else 2
         for y, value in zip(at, values):
-            end, text = (0, items.NOT_RUN) if np.isnan(value) else (value, items.cell(value, digits))
+            end, text = (0, output.NOT_RUN) if np.isnan(value) else (value, output.cell(value, digits))
             beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.5, "color": plots.INK}
             ax.annotate(text, (end, y), (8, 0), **beside)
         ax.set_yticks(at, labels=[row["method"] for row in paper])
@@ -175,3 +168,18 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:
         plots.title(ax, words)
     plots.legend(axes[0], loc="lower right")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="table2",
+    title="Table 2: training time and human-normalised scores",
+    claim=(
+        "The paper: EBU (β = 0.5) reaches Nature DQN's mean after 10M frames instead of 200M, adaptive EBU (nearly) its "
+        "median after 20M, at about the training time of DQN."
+    ),
+    alt="Mean and median human-normalised score of each method over 49 games: as printed, and recomputed from the raw scores.",
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+)

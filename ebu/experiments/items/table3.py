@@ -9,23 +9,15 @@ from typing import Any
 import numpy as np
 
 from ebu.envs.atari_games import GAMES, PAPER_COLUMNS
-from ebu.experiments import output as items
+from ebu.experiments import output, plots
 from ebu.experiments import own_scores as own
-from ebu.experiments import plots
+from ebu.experiments.item import Item
 from ebu.experiments.items import table2
 from ebu.experiments.own_scores import Column
 from ebu.experiments.sweeps.trials import Trial
 from ebu.report.rows import read_run
 from ebu.report.scores import human_normalised
 
-ITEM = items.Item(
-    "table3",
-    "Table 3: raw scores of 49 games",
-    "The paper: scores after 10M frames (mean of 8 seeds, 4 for adaptive EBU), adaptive EBU's after 20M, Nature DQN's "
-    "after 200M.",
-    "A table of colours, 49 games by method: how far above random play each score is, as a share of what separates the human "
-    "tester from it; the table has the numbers.",
-)
 SETTINGS = table2.SETTINGS
 EXPECTED: dict[str, Any] = {
     "games": 49,
@@ -38,7 +30,7 @@ trials = table2.trials
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    plots.choose(SETTINGS, budget)
+    ITEM.at(budget)
     runs = own.own_runs(out, folders)
     ours = own.columns(map(read_run, runs))
     rows: list[dict[str, Any]] = [
@@ -54,7 +46,7 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     ]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, rows, ours)
-    items.write(
+    output.write(
         ITEM,
         out,
         rows,
@@ -68,21 +60,21 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     return rows
 
 
-def _table(rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> items.Table:
+def _table(rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> output.Table:
     def published(row: dict[str, Any], column: str) -> str:
-        text = items.cell(row["paper"][column])
+        text = output.cell(row["paper"][column])
         return f"**{text}**" if column == row["best_at_10M_frames"] else text
 
     lines = [
         [
-            row["game"], items.cell(row["random"], 1), items.cell(row["human"], 1),
+            row["game"], output.cell(row["random"], 1), output.cell(row["human"], 1),
             *(published(row, column) for column in PAPER_COLUMNS),
-            *(items.cell(row["ours"].get(column.name)) for column in ours),
+            *(output.cell(row["ours"].get(column.name)) for column in ours),
         ]
         for row in rows
     ]  # fmt: skip
     header = ("game", "random", "human", *(table2.NAMES[column] for column in PAPER_COLUMNS), *(c.name for c in ours))
-    return items.Table("Raw scores; bold: the best of the six after 10M frames", header, lines)
+    return output.Table("Raw scores; bold: the best of the six after 10M frames", header, lines)
 
 
 def _draw(out: Path, rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> None:
@@ -96,7 +88,7 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> 
     ax.grid(False)
     shown = ax.imshow(np.arcsinh(shares / 20), cmap="cividis", aspect="auto", vmin=np.arcsinh(-1), vmax=np.arcsinh(25))
     for (i, j), value in np.ndenumerate(raw):
-        words, ink = items.NOT_RUN, plots.GREY
+        words, ink = output.NOT_RUN, plots.GREY
         if np.isfinite(value):
             words = f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
             ink = "white" if shares[i, j] < 40 else "black"
@@ -112,3 +104,21 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], ours: Sequence[Column]) -> 
     bar.ax.set_yticklabels([f"{t} %" for t in ticks], fontsize=8)
     bar.set_label("human-normalised (0 random, 100 human)", fontsize=8.5)
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="table3",
+    title="Table 3: raw scores of 49 games",
+    claim=(
+        "The paper: scores after 10M frames (mean of 8 seeds, 4 for adaptive EBU), adaptive EBU's after 20M, Nature DQN's "
+        "after 200M."
+    ),
+    alt=(
+        "A table of colours, 49 games by method: how far above random play each score is, as a share of what separates the "
+        "human tester from it; the table has the numbers."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    trials=trials,
+    analyse=analyse,
+)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.theory import tabular
 from ebu.theory.mdp import optimal_values
 from ebu.theory.operator import PathSet, uniform_behaviour
@@ -29,14 +29,6 @@ from ebu.theory.tabular import (
 )
 from ebu.theory.toys import episode, random_mdp
 
-ITEM = items.Item(
-    "theorem1",
-    "Theorem 1: deterministic MDPs",
-    "The paper: the episodic backward operator contracts by γ for every β and schedule, so EBU converges to Q*; and β makes "
-    "an overestimation fade exponentially.",
-    "Left: the measured modulus of the operator by β, never above γ. Middle: errors of tabular learners falling over "
-    "episodes. Right: a planted overestimation fading like (βγ) to the n.",
-)
 GAMMA = 0.9
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SETTINGS: dict[str, dict[str, int]] = {
@@ -63,23 +55,28 @@ LEARNERS: dict[str, Callable[[Common, np.random.Generator], Learner]] = {
 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     rows = [
         *_moduli(settings["operators"], np.random.default_rng(seed)),
         *_convergence(settings["mdps"], settings["episodes"], seed),
         *_fading(),
     ]
     _draw(out, rows)
-    full = SETTINGS["full"]
-    few = (
-        f"Budget {budget}: {settings['operators']:,} operators, {settings['mdps']} MDPs and {settings['episodes']:,} episodes "
-        f"instead of {full['operators']:,}, {full['mdps']} and {full['episodes']:,}."
-    )
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=few if settings != full else "")
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def note(budget: str) -> str:
+    chosen, full = SETTINGS[budget], SETTINGS["full"]
+    if chosen == full:
+        return ""
+    return (
+        f"Budget {budget}: {chosen['operators']:,} operators, {chosen['mdps']} MDPs and {chosen['episodes']:,} episodes "
+        f"instead of {full['operators']:,}, {full['mdps']} and {full['episodes']:,}."
+    )
+
+
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
     operators = [
         [f"{row['beta']:g}", f"at most {row['bound']:g}", f"{row['largest_modulus']:.4f}", f"{row['fixed_point_error']:.1e}"]
         for row in rows
@@ -96,9 +93,9 @@ def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
         if row["part"] == "convergence"
     ]
     return [
-        items.Table("The operator", ("β", "modulus, paper", "largest found", "‖HQ* − Q*‖"), operators),
-        items.Table("Left of an overestimation after one step back", ("β", "βγ", "measured"), fading),
-        items.Table("‖Q − Q*‖ / ‖Q*‖ at the end", ("method", "median of MDPs", "largest"), errors),
+        output.Table("The operator", ("β", "modulus, paper", "largest found", "‖HQ* − Q*‖"), operators),
+        output.Table("Left of an overestimation after one step back", ("β", "βγ", "measured"), fading),
+        output.Table("‖Q − Q*‖ / ‖Q*‖ at the end", ("method", "median of MDPs", "largest"), errors),
     ]
 
 
@@ -225,3 +222,23 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
     plots.legend(right, loc="lower left")
     plots.title(right, "A planted overestimation fades")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="theorem1",
+    title="Theorem 1: deterministic MDPs",
+    claim=(
+        "The paper: the episodic backward operator contracts by γ for every β and schedule, so EBU converges to Q*; and β "
+        "makes an overestimation fade exponentially."
+    ),
+    alt=(
+        "Left: the measured modulus of the operator by β, never above γ. Middle: errors of tabular learners falling over "
+        "episodes. Right: a planted overestimation fading like (βγ) to the n."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 6, "laptop": 45, "full": 540},
+    note=note,
+    tables=tables,
+)

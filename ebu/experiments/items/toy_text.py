@@ -17,8 +17,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from ebu.experiments import output as items
-from ebu.experiments import plots
+from ebu.experiments import output, plots
+from ebu.experiments.item import Item
 from ebu.theory.mdp import MDP, from_gymnasium, greedy_policy, optimal_values, policy_value
 from ebu.theory.tabular import (
     BackwardReplay,
@@ -34,12 +34,6 @@ from ebu.theory.tabular import (
     constant,
 )
 
-ITEM = items.Item(
-    "toy-text",
-    "Toy text: FrozenLake and Taxi with tables",
-    "Not in the paper, which claims that EBU needs fewer steps than one-step Q-learning and than methods that cut traces.",
-    "Learning curves of tabular methods on three tasks, without replay above, with replay below; the table has the numbers.",
-)
 GAMMA, EPSILON, HORIZON, SOLVED, MOVES_PER_STEP = 0.99, 0.1, 200, 0.95, 4
 EVALUATIONS, CURVE = 200, 50  # scores taken in a run; scores kept in its row
 
@@ -109,7 +103,7 @@ TUNING_SEEDS_FROM = 1_000_000  # far from the seeds that are reported
 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
-    settings = plots.choose(SETTINGS, budget)
+    settings = ITEM.at(budget)
     rows: list[dict[str, Any]] = []
     for name, task in TASKS.items():
         mdp = task.mdp()
@@ -123,7 +117,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
                 rows.append(row | _learn(mdp, method, alpha, lam, steps, optimum, seed + i))
     rows += list(_summaries(rows, np.random.default_rng(seed)))
     _draw(out, rows)
-    items.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed, note=note(budget))
+    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
     return rows
 
 
@@ -203,7 +197,7 @@ def _steps(value: float) -> float | None:
     return float(value) if value < NEVER / 2 else None
 
 
-def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
+def tables(rows: list[dict[str, Any]]) -> list[output.Table]:
     """Median, 95 % interval, seeds faster and slower than Q-learning."""
 
     def thousands(steps: float | None) -> str:
@@ -223,7 +217,7 @@ def tables(rows: list[dict[str, Any]]) -> list[items.Table]:
         ]
 
     header = ("task", "method", "α", "solved", "median steps", "faster / slower", "final score")
-    return [items.Table("Steps until solved", header, [line(row) for row in rows if row["part"] == "summary"])]
+    return [output.Table("Steps until solved", header, [line(row) for row in rows if row["part"] == "summary"])]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -267,3 +261,22 @@ def _draw(out: Path, rows: list[dict[str, Any]]) -> None:
         if replay:
             ax.set_xlabel("thousand environment steps")
     plots.save(figure, out, ITEM.name)
+
+
+ITEM = Item(
+    name="toy-text",
+    title="Toy text: FrozenLake and Taxi with tables",
+    claim=(
+        "Not in the paper, which claims that EBU needs fewer steps than one-step Q-learning and than methods that cut traces."
+    ),
+    alt=(
+        "Learning curves of tabular methods on three tasks, without replay above, with replay below; the table has the "
+        "numbers."
+    ),
+    settings=SETTINGS,
+    expected=EXPECTED,
+    run=run,
+    seconds={"quick": 45, "laptop": 2_700, "full": 4_200},
+    note=note,
+    tables=tables,
+)

@@ -4,10 +4,9 @@ checkpoints, the finished ones never again.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +14,10 @@ from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps.store import Store, address_of
 from ebu.experiments.sweeps.sweep import Sweep
 from ebu.experiments.sweeps.trials import Trial
+from ebu.storage import files
+from ebu.storage.finished import SUMMARY, drop_checkpoints, is_finished
 from ebu.storage.lock import NAME as LOCK
+from ebu.storage.lock import Held, RunLock
 
 
 class Engine(Protocol):
@@ -70,7 +72,7 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         engine.run(sweep)
     for job in sweep.jobs:
         if job.is_complete:  # left behind by a process that ended in between
-            shutil.rmtree(job.path / "checkpoints", ignore_errors=True)
+            drop_checkpoints(job.path)
     if failed := [job for job in sweep.jobs if job.state == "failed"]:
         for job in failed:
             print(f"{job.trial.id} failed: {job.reason}\n  see more: ebu resume {job.path} --debug", file=sys.stderr)
@@ -92,28 +94,46 @@ def adopt_finished(trials: Sequence[Trial], out: Path) -> None:
     """
     for name in dict.fromkeys(trial.id for trial in trials):
         path = out / "trials" / name
-        found = next(out.resolve().parent.glob(f"*/trials/{name}/summary.json"), None)
-        if found is None or path.exists():
-            continue
-        aside = path.with_name(f"{name}.part")
-        shutil.rmtree(aside, ignore_errors=True)
-        shutil.copytree(found.parent, aside, copy_function=_link, ignore=shutil.ignore_patterns(LOCK, "checkpoints"))
-        aside.rename(path)
+        beside = out.resolve().parent.glob(f"*/trials/{name}/{SUMMARY}")
+        found = next((summary.parent for summary in beside if is_finished(summary.parent)), None)
+        if found is not None and not path.exists():
+            _adopt(found, path)
 
 
-def _link(source: str, target: str) -> None:
+def _adopt(found: Path, path: Path) -> None:
+    """The files of a finished run under a second name, all of them or none."""
+    aside = files.aside_of(path)
+    files.make_folders(path.parent)
     try:
-        os.link(source, target)
+        files.DISK.make_folder(aside)
+        for file in files.regular_files(found):
+            if file.parent == found and file.name != LOCK:
+                _link(file, aside / file.name)
+        files.DISK.sync_folder(aside)
+        files.DISK.rename(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            files.remove(aside)
+        raise
+    files.DISK.sync_folder(path.parent)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        files.DISK.link(source, target)
     except OSError:  # on another disk
-        shutil.copy2(source, target)
+        with files.open_file(source) as (file, _):
+            files.write_atomically(target, iter(lambda: file.read(1 << 20), b""))
 
 
 def _fetch(trials: Sequence[Trial], out: Path, store: str) -> None:
     """Make folder and store agree on what is finished."""
     for name in dict.fromkeys(trial.id for trial in trials):
         path, there = out / "trials" / name, Store(address_of(store, name))
-        is_here, is_there = (path / "summary.json").is_file(), there.has("summary.json")
+        is_here, is_there = is_finished(path), there.is_finished()
         if is_there and not is_here:
-            there.pull(path)
+            files.make_folders(path)
+            with suppress(Held), RunLock(path):  # whoever is at it brings it to its end
+                there.pull(path)
         elif is_here and not is_there:
             there.push(path)

@@ -27,6 +27,7 @@ from ebu.errors import UserError
 from ebu.experiments.sweeps.local_engine import cores
 from ebu.experiments.sweeps.store import Store, address_of, copy_order
 from ebu.experiments.sweeps.sweep import REFRESH_SECONDS, Job, Outcome, State, Sweep, look
+from ebu.storage.files import inside, make_folders, read_file, regular_files, write_atomically
 from ebu.storage.lock import NAME as LOCK
 from ebu.version import __version__
 
@@ -292,18 +293,12 @@ def _scratch(name: str) -> Path:
 
 
 def read_files(path: Path) -> Files:
-    return {
-        file.relative_to(path).as_posix(): file.read_bytes()
-        for file in sorted(path.rglob("*"))
-        if file.is_file() and file.name != LOCK and not file.name.endswith(".part")
-    }
+    return {file.relative_to(path).as_posix(): read_file(file, None) for file in regular_files(path) if file.name != LOCK}
 
 
 def write_files(path: Path, files: Files) -> None:
     """Each file whole or not at all; the summary last, since it says that everything is there."""
     for name in sorted(files, key=copy_order):
-        target = path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        aside = target.with_name(f"{target.name}.part")
-        aside.write_bytes(files[name])
-        aside.replace(target)
+        target = inside(path, name)
+        make_folders(target.parent)
+        write_atomically(target, files[name])

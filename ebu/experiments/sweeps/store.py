@@ -13,9 +13,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ebu.errors import UserError
+from ebu.storage.files import MAX_JSON_FILE, inside, make_folders, regular_files, write_atomically
+from ebu.storage.finished import SUMMARY, is_summary
 from ebu.storage.lock import NAME as LOCK
 from ebu.training.events import Event
 
+CHUNK_BYTES = 1 << 20
 LOOK_EVERY = 250  # steps between looks for a new checkpoint
 
 
@@ -40,6 +43,13 @@ class Store:
         self._fs.invalidate_cache()
         return bool(self._fs.exists(f"{self._root}/{name}"))
 
+    def is_finished(self) -> bool:
+        """Whether a run with a whole summary is here."""
+        if not self.has(SUMMARY):
+            return False
+        with self._fs.open(f"{self._root}/{SUMMARY}", "rb") as file:
+            return is_summary(file.read(MAX_JSON_FILE))
+
     def put(self, path: Path) -> None:
         """One file of this machine."""
         self._fs.makedirs(self._root, exist_ok=True)
@@ -50,18 +60,17 @@ class Store:
         self._fs.invalidate_cache()
         names = self._names()
         for name in sorted(names, key=copy_order):
-            target = folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            aside = target.with_name(f"{target.name}.part")
-            self._fs.get_file(f"{self._root}/{name}", str(aside))
-            aside.replace(target)
+            target = inside(folder, name)
+            make_folders(target.parent)
+            with self._fs.open(f"{self._root}/{name}", "rb") as file:
+                write_atomically(target, iter(lambda: file.read(CHUNK_BYTES), b""))
 
     def push(self, folder: Path) -> None:
         """What is new or has changed in a folder of this machine; then what is gone there goes here too."""
         here = {
             path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_mtime_ns)
-            for path in folder.rglob("*")
-            if path.is_file() and path.name != LOCK and not path.name.endswith(".part")
+            for path in regular_files(folder)
+            if path.name != LOCK
         }
         for name in sorted((name for name, stamp in here.items() if self._copied.get(name) != stamp), key=copy_order):
             target = f"{self._root}/{name}"
@@ -84,7 +93,7 @@ def address_of(store: str, name: str) -> str:
 
 def copy_order(name: str) -> tuple[int, str]:
     """The order in which the files of a run folder are copied."""
-    if name == "summary.json":
+    if name == SUMMARY:
         return 4, name
     if name.endswith("/manifest.json"):
         return 3, name

@@ -19,6 +19,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from ebu.experiments.sweeps.trials import Trial
+from ebu.storage.files import Damaged, open_file
+from ebu.storage.finished import is_finished
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 
@@ -54,7 +56,7 @@ class Job:
 
     @property
     def is_complete(self) -> bool:
-        return (self.path / "summary.json").is_file()
+        return is_finished(self.path)
 
     def begin(self) -> None:
         self.state, self.first_step, self.started = "running", self.step, time.monotonic()
@@ -72,18 +74,17 @@ class Job:
 def look(path: Path) -> tuple[int, float | None]:
     """The last step there is a row of, and the last score, from the end of a run's metrics; cheap while it is going."""
     try:
-        with (path / "metrics.jsonl").open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(file.tell() - TAIL_BYTES, 0))
-            lines = file.read().split(b"\n")
-    except OSError:
+        with open_file(path / "metrics.jsonl") as (file, status):
+            file.seek(max(status.st_size - TAIL_BYTES, 0))
+            lines = file.read(TAIL_BYTES).split(b"\n")
+    except Damaged:
         return 0, None
     step, greedy, training = 0, None, None
     for line in lines:
         try:
             row = json.loads(line)
             step = int(row["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # the first and the last line may be torn
         greedy, training = row.get("mean_reward", greedy), row.get("ep_rew_mean", training)
     return step, training if greedy is None else greedy

@@ -10,36 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from ebu.config import Config, flat
-from ebu.envs.make import family
+from ebu.envs.families import family
 from ebu.presets import configure
 from ebu.registry import find_method
 
 START_SECONDS = 3.0  # a process comes up, the environment and the network are made, pictures and a summary are written
 
-
-@dataclass(frozen=True)
-class Cost:
-    """Measured seconds on one core of two that are both busy, and how many steps an evaluation episode typically lasts."""
-
-    act: float  # one training step without learning, averaged over ε
-    update: float  # one minibatch of DQN's, of the preset's size
-    evaluate: float  # one evaluation step
-    episode: int  # steps
-    learner: float = 0.5  # one of several learners, over DQN's update; small networks are trained all at once
-
-
-COSTS: dict[tuple[str, str], Cost] = {
-    ("maze", "quick"): Cost(act=0.0002, update=0.0065, evaluate=0.0002, episode=300),
-    ("maze", "paper"): Cost(act=0.0005, update=0.09, evaluate=0.0008, episode=300),
-    ("minatar", "quick"): Cost(act=0.0004, update=0.005, evaluate=0.0004, episode=100),
-    ("atari", "paper"): Cost(act=0.0015, update=0.033, evaluate=0.002, episode=1_500),
-    ("other", "quick"): Cost(act=0.00005, update=0.0015, evaluate=0.00005, episode=300, learner=0.15),
-}
-SAME_COST = {
-    ("atari", "released"): ("atari", "paper"),
-    ("atari", "quick"): ("atari", "paper"),
-    ("minigrid", "quick"): ("other", "quick"),
-}
 
 @dataclass(frozen=True)
 class Trial:
@@ -67,8 +43,7 @@ class Trial:
     def expected_seconds(self) -> float:
         """Roughly how long it takes on one core."""
         config = self.config()
-        kind = (family(self.env), config.preset)
-        cost = COSTS[SAME_COST.get(kind, kind)]
+        cost = family(self.env).cost(config.preset)
         learner, evaluation = config.learner, config.evaluation
         method = find_method(self.algo)
         learners = method.learners(config)

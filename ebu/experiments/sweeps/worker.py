@@ -21,12 +21,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ebu.agent import Agent
+from ebu.agent import Agent, create_run
 from ebu.config import Config, from_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps.store import Mirror, Store
 from ebu.experiments.sweeps.sweep import Outcome
 from ebu.plugins import inherited_plugins, load_plugins
+from ebu.storage.files import Damaged, make_folders, open_append
 from ebu.storage.lock import Held, RunLock
 from ebu.storage.run_folder import RunFolder
 
@@ -37,12 +38,15 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
     """Begin or continue the trial in this folder. A finished one stays as it is; a failure is an answer, not an exception."""
     try:
         if store is not None and not (path / "config.json").exists():
-            store.pull(path)
+            make_folders(path)
+            with RunLock(path):
+                store.pull(path)
         folder = _provide(path, config)
         with RunLock(path), folder.failures_told():
-            if not folder.summary.exists():
+            if not folder.is_finished:
+                folder.restore_config(lambda text: print(text, flush=True), known=config)
                 _train(folder, config, store)
-            if not folder.summary.exists():
+            if not folder.is_finished:
                 return Outcome("stopped")
             folder.drop_checkpoints()
             if store is not None:
@@ -62,7 +66,7 @@ def _provide(path: Path, config: Config) -> RunFolder:
     """The trial's folder, made here unless it is there; another sweep may make it at this very moment."""
     if not (path / "config.json").exists():
         try:
-            return RunFolder.create(path, config)
+            return create_run(path, config)
         except UserError:
             if not (path / "config.json").exists():
                 raise
@@ -111,7 +115,11 @@ def main() -> int:
 
 def _obey(order: dict[str, str], answers: int) -> None:
     path = Path(order["path"])
-    log = os.open(path / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        written = open_append(path / "log.txt")
+    except Damaged as error:  # a link, say: nothing is written to where it leads
+        return _answer(answers, {"outcome": asdict(Outcome("failed", str(error)))})
+    log = written.fileno()
     os.dup2(log, 1)
     os.dup2(log, 2)
     faulthandler.enable()
