@@ -309,7 +309,7 @@ def test_a_rank_that_dies_ends_the_run_with_one_line_and_the_checkpoint_stays(tm
     if victim == 1:
         last = words[0].strip().splitlines()[-1]
         assert last == (
-            "ebu: another rank of this run died or does not answer; go on from the last checkpoint with `ebu resume`"
+            "ebu: another rank of this run exited or timed out; continue from the last checkpoint with `ebu resume`"
         )
     assert verify([str(run)]) == 0
 

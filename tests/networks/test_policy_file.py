@@ -298,7 +298,7 @@ def test_a_header_with_one_thing_wrong(tmp_path, change):
 def test_weights_of_another_network(tmp_path):
     policy, other = make_policy(), make_policy("onehot")
     save_with_header(tmp_path / "p.ebu", other.tensors, json.dumps(header_of(policy)))
-    assert "another network" in refused(tmp_path / "p.ebu")
+    assert "do not match the network" in refused(tmp_path / "p.ebu")
 
 
 def test_any_damaged_byte_of_the_header_is_refused_or_harmless(saved):
