@@ -9,7 +9,7 @@ from ebu.envs.families import family
 from ebu.envs.family import DEFAULT_PRESET
 from ebu.errors import UserError
 
-# Where a method is at its best with another value than the common one.
+# Where a method learns best with another value than the common one.
 METHOD_DEFAULTS: dict[str, dict[str, Any]] = {
     "peng": {"trace_lambda": 0.7},  # λ = 1 would be the plain Monte-Carlo return
 }
