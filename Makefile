@@ -22,7 +22,7 @@ test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check ebu tests bench scripts
+	$(BIN)/ruff check ebu tests bench scripts examples
 
 types: $(VENV)/.test
 	$(BIN)/mypy
