@@ -1,4 +1,4 @@
-"""Flags from dataclasses, with every mistake told in one line."""
+"""Flags from dataclasses; every mistake is reported in one line."""
 
 from __future__ import annotations
 

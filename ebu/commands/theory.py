@@ -26,7 +26,7 @@ def theory(arguments: list[str]) -> int:
         if arguments and arguments[0] in ("-h", "--help"):
             print("usage: ebu theory bound MDP [--gamma γ]")
             return 0
-        raise UserError("ebu theory knows one question: ebu theory bound MDP [--gamma γ]")
+        raise UserError("unknown arguments; use: ebu theory bound MDP [--gamma γ]")
     from ebu.theory.bound import bound_for
 
     args = parse(BoundArguments, arguments[1:], "ebu theory bound")

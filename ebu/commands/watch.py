@@ -40,13 +40,13 @@ class PlayArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder, or a policy file."""
     record: Path | None = None
-    """Write a film: .mp4 or .gif."""
+    """Record a video: .mp4 or .gif."""
     episodes: int = 1
     epsilon: float = 0.0
     """Probability of a random action."""
     seed: int = 0
     fps: int = 0
-    """Frames per second of the film; 0 takes the environment's own."""
+    """Frames per second of the video; 0 takes the environment's own."""
     max_steps: int = 10_000
     """Stop an episode after this many steps."""
     device: str = "auto"
@@ -100,7 +100,7 @@ def play_run(arguments: list[str]) -> int:
     if args.record is not None:
         fps = args.fps or int(env.metadata.get("render_fps") or 15)
         write_film(args.record, frames, fps)
-        print(f"wrote {args.record}: {len(frames)} pictures at {fps} per second")
+        print(f"wrote {args.record}: {len(frames)} frames at {fps} per second")
     return 0
 
 
@@ -133,7 +133,7 @@ def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tupl
 
 
 def require_film(path: Path) -> None:
-    """Refuse a film that could not be written, before anything is played."""
+    """Refuse a video that could not be written, before anything is played."""
     if path.suffix not in (".mp4", ".gif"):
         raise UserError(f"--record takes a file ending in .mp4 or .gif, got {path}")
     if not os.path.isdir(path.absolute().parent):

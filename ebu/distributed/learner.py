@@ -1,8 +1,8 @@
 """Adaptive EBU over several processes: K learners divided among ranks.
 
-Rank 0 trains as ever: environment, actor, memory, targets, metrics and checkpoints are its own. Of the learners it holds a
-share, and every other rank holds another. Rank 0 announces a call with its arguments, every rank makes it on its share, and
-what comes of it is gathered at rank 0. No learner's arithmetic involves another's: the K learners are those of one process.
+Rank 0 runs the training loop: environment, policy, memory, targets, metrics and checkpoints. Each rank, rank 0 included, holds
+a share of the learners. Rank 0 announces a call with its arguments, every rank makes it on its share, and the results are
+gathered at rank 0. No learner's arithmetic involves another's, so the K learners equal those of a single process.
 """
 
 from __future__ import annotations

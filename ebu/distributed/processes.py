@@ -168,5 +168,5 @@ def _connection() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # gloo and NCCL raise nothing more precise
-        words = "another rank of this run died or does not answer; go on from the last checkpoint with `ebu resume`"
+        words = "another rank of this run exited or timed out; continue from the last checkpoint with `ebu resume`"
         raise LostRank(words) from error

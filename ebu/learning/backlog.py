@@ -103,11 +103,11 @@ def _restored(saved: dict[str, Any], device: torch.device, learners: int, action
     dtype, shape = np.dtype(saved["frames_dtype"]), tuple(saved["frames_shape"])
     size = math.prod(shape) * dtype.itemsize
     if zstandard.get_frame_parameters(saved["frames"]).content_size != size:
-        raise ValueError("the frames of a pending span declare another size")
+        raise ValueError("the declared size of a pending span's frames does not match their shape")
     columns = {name: tensor.to(device) for name, tensor in saved["targets"].items() if tensor is not None}
     targets = Targets(columns.pop("values"), columns)
     pending = _Pending(Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"]), targets, int(saved["used"]))
-    _require_sense(pending, shape[0], learners, actions)  # before memory is taken for the frames
+    _require_sense(pending, shape[0], learners, actions)  # before memory is allocated for the frames
     frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
     return replace(pending, span=replace(pending.span, frames=frames))
 
@@ -133,7 +133,7 @@ def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) 
         )
     )
     if not fits:
-        raise ValueError("a pending span does not hold together")
+        raise ValueError("inconsistent lengths or indices in a pending span")
 
 
 def _within(numbers: Array, end: int) -> bool:

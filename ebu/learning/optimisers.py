@@ -61,7 +61,7 @@ class ElementwiseOptimiser:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = int(state["steps"])
         if self.steps < 0:
-            raise ValueError(f"an optimiser cannot have taken {self.steps} steps")
+            raise ValueError(f"optimiser steps < 0: {self.steps}")
         for name, tensor in self._state.items():
             tensor.copy_(state[name])
 

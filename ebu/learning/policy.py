@@ -44,7 +44,7 @@ class FrameStack:
 
 
 class Policy:
-    """ε-greedy on one network: it acts in training, in evaluations, for ``predict`` and in films."""
+    """ε-greedy on one network: it acts in training, in evaluations, for ``predict`` and in recordings."""
 
     def __init__(self, values: Callable[[Array], Array], actions: int, knows_probability: bool = False) -> None:
         self.values = values  # one state → Q(s, ·), [A]

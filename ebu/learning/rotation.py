@@ -76,4 +76,4 @@ class Rotation:
         self._episodes = np.array(state["episodes"], np.int64)
         turns = self.current in range(self.learners) and self.chosen in range(self.learners)
         if not turns or not self._sums.shape == self._episodes.shape == (self.learners,):
-            raise ValueError(f"the scores are not those of {self.learners} learners")
+            raise ValueError(f"scores or turns do not match {self.learners} learners")

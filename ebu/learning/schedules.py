@@ -39,7 +39,7 @@ def epsilon_schedule(config: ExplorationConfig, total_steps: int, learning_start
 
 
 def learning_rate(config: LearnerConfig, step: int, total_steps: int) -> float:
-    """The step size at an agent step of a run of ``total_steps``; a run that goes on longer keeps the last value."""
+    """The step size at an agent step of a run of ``total_steps``; a longer run keeps the last value."""
     if config.learning_rate_schedule == "constant":
         return config.learning_rate
     return config.learning_rate * max(1 - step / total_steps, 1 / total_steps)

@@ -226,7 +226,7 @@ class EpisodeMemory:
         length = int.from_bytes(packed[:8], "little")
         table_end = 8 + length * STEP.itemsize
         if not length >= 1 or table_end > len(packed):
-            raise ValueError("an episode's steps are cut off")
+            raise ValueError("an episode's packed steps are incomplete")
         rows = np.frombuffer(packed[8:table_end], STEP)
         if number != self._starts.end or (rows["episode"] != number).any():
             raise ValueError(f"episode {number} is out of order")

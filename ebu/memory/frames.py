@@ -135,12 +135,12 @@ class CompressedFrames:
         sizes = np.frombuffer(packed, "<u4", number)
         ends = 4 * number + np.cumsum(sizes, dtype=np.int64)
         if ends[-1] != len(packed):
-            raise ValueError("the blocks of an episode do not add up")
+            raise ValueError("the blocks of an episode do not match its number of frames")
         blocks = [packed[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist())]
         for i, block in enumerate(blocks):  # a block unpacks to what it declares: no more than its frames
             frames = min(BLOCK_FRAMES, count - i * BLOCK_FRAMES)
             if zstandard.get_frame_parameters(block).content_size != frames * self._frame_bytes:
-                raise ValueError("a block of frames declares another size")
+                raise ValueError("a block of frames declares an unexpected size")
         self._firsts.append(np.array([self._blocks.end]))
         for block in blocks:
             self._blocks.append(block)

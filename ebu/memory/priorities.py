@@ -233,7 +233,7 @@ class RankHeap:
         if state["segments_of"] is not None:
             count, size, alpha = state["segments_of"]
             if not (0 < count <= MAX_SEGMENTS and 0 < size <= 2 * len(self) + 1024):  # a table of this length is made
-                raise ValueError("the priorities are cut into segments that they cannot have")
+                raise ValueError("invalid segment bounds of the priorities")
             self._segments_of = (int(count), int(size), float(alpha))
             self._segments = equal_segments(*self._segments_of)
 

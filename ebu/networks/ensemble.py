@@ -145,7 +145,7 @@ class Ensemble:
     def load_named_tensors(self, tensors: dict[str, Tensor]) -> None:
         """One learner's weights, given to all."""
         if {name: shape for name, _, shape, _ in self.layout} != {k: v.shape for k, v in tensors.items()}:
-            raise ValueError("the weights are those of another network")
+            raise ValueError("the weights do not match the network: names or shapes differ")
         for (name, *_), view in zip(self.layout, self.views(self.parameters)):
             view.copy_(tensors[name])
 

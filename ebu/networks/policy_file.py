@@ -39,9 +39,9 @@ class SavedPolicy:
         return build_network(self.observation, self.actions, self.stack, self.config.network)
 
     def require_all_weights(self) -> None:
-        """Before memory is taken for a network that a stranger's settings describe: the file holds as many weights."""
+        """Checks the number of weights before memory is allocated for the network that the file's settings describe."""
         if sum(p.numel() for p in self.skeleton.parameters()) != sum(t.numel() for t in self.tensors.values()):
-            raise ValueError("the weights are those of another network")
+            raise ValueError("the weights do not match the network: names or shapes differ")
 
     def place(self, device: torch.device) -> Ensemble:
         """The network with these weights."""

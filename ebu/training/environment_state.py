@@ -1,4 +1,4 @@
-"""Brings an environment back to the middle of an episode: by its own snapshot, or by playing the episode again."""
+"""Restores an environment in the middle of an episode: from its own snapshot, or by replaying the episode."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def capture(env: gymnasium.Env[Any, Any]) -> dict[str, Any] | None:
 
 
 def bring_back(env: gymnasium.Env[Any, Any], snapshot: dict[str, Any] | None, episode: OpenEpisode | None) -> bool:
-    """Put the environment where it was; False where it does not come back exactly and the episode must be dropped."""
+    """Restore the environment's state; False where that is not exact and the open episode must be dropped."""
     core = _core(env)
     if core is not None and snapshot is not None:
         env.reset(seed=episode.seed if episode is not None else 0)  # wrappers want a reset before the first step

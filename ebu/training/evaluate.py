@@ -1,4 +1,4 @@
-"""Whole episodes of a policy without learning: scores, films, pictures. Raw rewards, their own randomness."""
+"""Whole episodes of a policy without learning: scores, recordings, pictures. Raw rewards, their own randomness."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ExpectedMemory:
         )
 
     def warning(self, available: int | None) -> str | None:
-        """What to say where this is more than there is; None where it fits, or where nobody knows what there is."""
+        """What to say where this is more than there is; None where it fits, or where the available memory is unknown."""
         if available is None or self.high <= available:
             return None
         return (

@@ -86,7 +86,7 @@ class TimingFile:
 class TensorBoard:
     """Live curves under the tags RL users know.
 
-    Written row by row, and not by a thread behind the run's back, so that a full disk is noticed where it can be told.
+    Written row by row, not by a background thread, so that a full disk is noticed where it can be reported.
     """
 
     def __init__(self, folder: Path, start_step: int = 0) -> None:

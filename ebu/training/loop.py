@@ -121,7 +121,7 @@ class TrainingLoop:
         if not self.due:
             try:
                 played = self._play()
-            except BaseException:  # nobody knows what state the environment is in
+            except BaseException:  # the environment's state is unknown
                 self.drop_open_episode()
                 raise
             self.due = self._what_is_due()

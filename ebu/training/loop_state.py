@@ -1,4 +1,4 @@
-"""A training loop ↔ a nested state for a checkpoint. What comes back is checked: a file may be damaged or hostile."""
+"""A training loop ↔ a nested state for a checkpoint. What is loaded is checked: a file may be damaged or hostile."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class OpenEpisode:
             "behaviour": ("float64", (steps,)),
         }
         if any((str(state[name].dtype), state[name].shape) != kind for name, kind in expected.items()):
-            raise ValueError("the open episode does not hold together")
+            raise ValueError("inconsistent lengths in the open episode")
         if ((taken < 0) | (taken >= actions)).any():
-            raise ValueError(f"the open episode has actions beyond the {actions} there are")
+            raise ValueError(f"the open episode has an action outside 0 … {actions - 1}")
         return cls(
             seed=int(state["seed"]),
             observations=list(state["observations"]),

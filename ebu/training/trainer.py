@@ -1,4 +1,4 @@
-"""The one driver of the loop: plan, advance, listeners, checkpoints, signals. With a run folder nothing is lost."""
+"""The one driver of the loop: plan, advance, listeners, checkpoints, signals. A run with a folder can be resumed exactly."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ class _Saves:
         environment = self._loop.evaluation_environment
         if environment is not None and not comes_back_exactly(environment.env):
             self._announce(
-                "this environment does not repeat itself from its seed: after an interruption the episode being played "
-                "is dropped, and the rest of the run may differ from one that was never interrupted"
+                "this environment is not reproducible from its seed: after an interruption the open episode is "
+                "dropped, and the rest of the run may differ from an uninterrupted one"
             )
 
     def is_due(self) -> bool:
@@ -161,7 +161,7 @@ class _Saves:
         """Restores the loop and its environment; returns whether the final evaluation had been made."""
         loaded = self._store.load(self._announce)
         if loaded is None:
-            self._announce("there is no checkpoint yet: the run begins again from its start")
+            self._announce("there is no checkpoint yet: the run starts from the beginning")
             self._trim_metrics(0)
             return False
         tree = loaded.tree
@@ -175,7 +175,7 @@ class _Saves:
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
                 self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
             else:
-                self._announce("the environment does not come back exactly: the episode that was being played is dropped")
+                self._announce("the environment's state could not be restored exactly: the open episode is dropped")
                 self._loop.drop_open_episode()
         except UserError:
             raise
@@ -186,7 +186,7 @@ class _Saves:
         self._trim_metrics(metrics_bytes)
         if changed := self._folder.changed_software():
             words = f"the run began with other software ({', '.join(changed)})"
-            self._announce(f"{words}: it continues, but perhaps not bit-for-bit as it would have")
+            self._announce(f"{words}: it continues, but may differ in the last bits from an uninterrupted run")
         self._announce(f"resumed at step {loaded.step:,}")
         return evaluated_at_end
 
@@ -195,7 +195,7 @@ class _Saves:
         path = self._folder.metrics
         there = self._folder.metrics_bytes()
         if not 0 <= length <= there:
-            raise UserError(f"{path} is shorter than its checkpoint says; the run cannot be resumed exactly")
+            raise UserError(f"{path} is shorter than its checkpoint recorded; the run cannot be resumed exactly")
         if there > length:
             files.DISK.truncate(path, length)
 

@@ -244,7 +244,7 @@ def test_weights_of_another_shape_or_name_are_refused(form):
         {**tensors, "extra": torch.zeros(1)},
         {key: value for key, value in tensors.items() if key != name},
     ):
-        with pytest.raises(ValueError, match="another network"):
+        with pytest.raises(ValueError, match="do not match the network"):
             network.load_named_tensors(wrong)
 
 

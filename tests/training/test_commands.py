@@ -129,7 +129,7 @@ def test_an_environment_that_does_not_repeat_itself_is_announced_and_fails_the_p
     try:
         line = f"train --env Forgetful-v0 --steps 60 {FLAGS} --quiet True --tensorboard False"
         assert ebu_(line, "--run", tmp_path / "run") == 0
-        assert "this environment does not repeat itself from its seed" in capsys.readouterr().err
+        assert "this environment is not reproducible from its seed" in capsys.readouterr().err
         assert ebu_("verify --prove True --steps 80", tmp_path / "run") == 1
         assert "after resuming, the weights differ" in capsys.readouterr().out
     finally:
@@ -182,7 +182,7 @@ def test_an_interruption_before_the_first_step_names_the_command_too(tmp_path, s
     assert capsys.readouterr().err.splitlines()[-1] == f"interrupted; continue with: ebu resume {tmp_path / 'run'}"
     monkeypatch.undo()
     assert ebu_("resume --quiet True --tensorboard False", tmp_path / "run") == 130  # it raises its signal at step 70
-    assert "there is no checkpoint yet: the run begins again from its start" in capsys.readouterr().err
+    assert "there is no checkpoint yet: the run starts from the beginning" in capsys.readouterr().err
 
 
 STUCK = textwrap.dedent("""
