@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import gymnasium
 import numpy as np
@@ -47,6 +49,11 @@ AGENTS: dict[str, type[Agent]] = {}  # by the method's name
 
 def silent(text: str) -> None:
     pass
+
+
+def warn(text: str) -> None:
+    """For what a training without a run folder has to say."""
+    warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,7 @@ class Agent:
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None
+        self._turn = threading.Lock()
 
     @property
     def ranks(self) -> int:
@@ -199,6 +207,15 @@ class Agent:
             words = f"the environment was given as an object and cannot be made again ({reason}); pass env="
             raise UserError(words) from error
 
+    def __copy__(self) -> NoReturn:
+        raise UserError("an agent cannot be copied or pickled; use agent.save(path) and ebu.load(path)")
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.__copy__()
+
     def learn(
         self,
         total_timesteps: int,
@@ -212,14 +229,21 @@ class Agent:
         keeps a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
         ``ebu.resume(run)`` continues it exactly where its last checkpoint stands.
         """
-        from ebu.training.trainer import Trainer
-
         if total_timesteps < 0:
             raise UserError(f"total_timesteps must be at least 0, got {total_timesteps}")
         if total_timesteps == 0:
             return self
         listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
         until = self.loop.step + total_timesteps
+        with self._learning():
+            self._learn(until, total_timesteps, listeners, progress_bar, run)
+        return self
+
+    def _learn(
+        self, until: int, steps: int, listeners: list[Listener], progress_bar: bool, run: str | Path | None
+    ) -> None:
+        from ebu.training.trainer import Trainer
+
         if run is not None:
             folder = create_run(Path(run), override(self.config, steps=until))
             self.config = folder.config()
@@ -227,12 +251,21 @@ class Agent:
                 interrupted = self.train_in(folder, listeners=listeners, progress_bar=progress_bar).interrupted
         else:
             with self.threads(), self._bar(progress_bar, self.loop.step, until) as bars:
-                trainer = Trainer(self.loop, until, total_timesteps)
+                trainer = Trainer(self.loop, until, steps, announce=warn)
                 trainer.run([*listeners, *bars])
                 interrupted = trainer.interrupted
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
             raise KeyboardInterrupt
-        return self
+
+    @contextmanager
+    def _learning(self) -> Iterator[None]:
+        """One ``learn`` at a time: two would take each other's steps."""
+        if not self._turn.acquire(blocking=False):
+            raise UserError("this agent is already learning, in another thread or in a callback; make a second agent")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def train_in(
         self,

@@ -168,6 +168,8 @@ class EnvironmentConfig:
     """maze, or any Gymnasium id with discrete actions."""
     env_args: tuple[str, ...] = ()
     """Settings of the environment, as key=value."""
+    max_episode_steps: int = 27_000
+    """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
     reward_clip: float = 0.0
     """Clip rewards to ± this for learning (scores stay raw); 0 leaves them."""
 
@@ -357,5 +359,6 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "log_every": _COUNT,
     "checkpoint_every": _COUNT,
     "checkpoint_minutes": (1e-3, 1e9, "greater than 0"),
+    "max_episode_steps": _COUNT,
     "reward_clip": (0.0, _LARGE, "at least 0"),
 }

@@ -108,5 +108,6 @@ def in_single():
 _vector_in_single = observation_spaces._vector
 
 
-def _vector_in_double(size):
+def _vector_in_double(shape, dtype, low=None, high=None):
+    size = int(np.prod(shape))
     return Observations(ObservationSpec("vector", (size,), "float64"), lambda x: np.array(x, np.float64).reshape(-1))

@@ -15,6 +15,7 @@ from ebu.commands.parsing import parse
 from ebu.commands.ranks import with_ranks
 from ebu.commands.train import train_and_tell
 from ebu.config import Config, override
+from ebu.envs.make import require_trust
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
@@ -30,6 +31,8 @@ class ResumeArguments:
     tensorboard: bool = True
     quiet: bool = False
     """No progress bar."""
+    trust_env: bool = False
+    """Import the module of an environment that the folder names as module:id."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class VerifyArguments:
     """Also train briefly twice with these settings, once interrupted, and compare weights and metrics byte for byte."""
     steps: int = 600
     """Steps of the proof."""
+    trust_env: bool = False
+    """For the proof: import the module of an environment that the folder names as module:id."""
 
 
 def resume(arguments: list[str]) -> int:
@@ -56,6 +61,7 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
         return 0
     with RunLock(folder.path):
         config = folder.restore_config(lambda text: print(text, file=sys.stderr))
+        require_trust(config.environment.env, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
         return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True)
 
@@ -65,7 +71,9 @@ def verify(arguments: list[str]) -> int:
     folder = RunFolder.open(args.run)
     problems = verify_run(folder)
     if args.prove:
-        problems += prove(folder.config(), args.steps)
+        config = folder.config()
+        require_trust(config.environment.env, args.trust_env, args.run)
+        problems += prove(config, args.steps)
     for problem in problems:
         print(problem)
     if not problems:

@@ -31,6 +31,8 @@ class EvalArguments:
     """Probability of a random action."""
     seed: int = 0
     device: str = "auto"
+    trust_env: bool = False
+    """Import the module of an environment that the file names as module:id."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,14 @@ class PlayArguments:
     max_steps: int = 10_000
     """Stop an episode after this many steps."""
     device: str = "auto"
+    trust_env: bool = False
+    """Import the module of an environment that the file names as module:id."""
 
 
 def evaluate_run(arguments: list[str]) -> int:
     args = parse(EvalArguments, arguments, "ebu eval")
     require(args, episodes=1)
-    agent = open_agent(args.run, args.device)
+    agent = open_agent(args.run, args.device, args.trust_env)
     result = evaluate(agent, episodes=args.episodes, epsilon=args.epsilon, seed=args.seed)
     console = Console()
     console.print(
@@ -83,7 +87,7 @@ def play_run(arguments: list[str]) -> int:
     require(args, episodes=1, fps=0, max_steps=1)
     if args.record is not None:
         require_film(args.record)
-    agent = open_agent(args.run, args.device)
+    agent = open_agent(args.run, args.device, args.trust_env)
     mode = "rgb_array" if args.record else "ansi"
     offered = agent.env.metadata.get("render_modes", [])
     if mode not in offered:
@@ -154,11 +158,11 @@ def write_film(path: Path, frames: list[Any], fps: int) -> None:
     imageio.imwrite(path, np.pad(pictures, pad, mode="edge"), fps=fps, codec="libx264", macro_block_size=1)
 
 
-def open_agent(path: Path, device: str) -> Agent:
+def open_agent(path: Path, device: str, trust_env: bool) -> Agent:
     """The agent of a run folder or a policy file."""
     if os.path.isdir(path):  # which takes names that no file can have, too
         folder = RunFolder.open(path)
         if not folder.has_policy():
             raise UserError(f"{path} has no policy yet (no {folder.policy.name}): the run has not finished")
-        return load(folder.policy, device=device)
-    return load(path, device=device)
+        return load(folder.policy, device=device, trust_env=trust_env)
+    return load(path, device=device, trust_env=trust_env)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,19 @@ def make_environment(
     except Exception as error:  # of any kind: others wrote the environment, and its arguments come from outside
         reason = _one_line(error) or type(error).__name__
         raise UserError(f"{name} could not be made with {options or 'its defaults'}: {reason}") from error
+
+
+def require_trust(name: str, trusted: bool, file: object) -> None:
+    """Refuse to import a module because a file names it: whoever wrote the file would run code here.
+
+    ``module:id`` on the user's own command line is another matter, and so is a module that is imported already.
+    """
+    module, colon, _ = name.partition(":")
+    if colon and not trusted and module != "ebu" and module not in sys.modules:
+        raise UserError(
+            f"{file} names the environment {name}, for which the module {module} would be imported and run; "
+            "add --trust-env (trust_env=True in Python) if you trust this file"
+        )
 
 
 def _require_module(name: str, kind: Family) -> None:

@@ -67,7 +67,7 @@ class Environment:
         frame = self._observations.encode(observation)
         if self._frames_can_be_damaged and not np.isfinite(frame).all():
             place = np.argwhere(~np.isfinite(frame))[0].tolist()
-            raise InvalidValue(f"{frame[tuple(place)]} at index {place}")
+            raise InvalidValue(f"with {frame[tuple(place)]} at index {place}")
         return frame
 
     def reset(self, seed: int, when: str) -> Array:
@@ -102,7 +102,7 @@ class Environment:
         try:
             return self.encode(observation)
         except InvalidValue as error:
-            self._refuse(f"an observation with {error}" if "at index" in str(error) else f"the observation {error}", when, after)
+            self._refuse(f"the observation {error}", when, after)
 
     def _number(self, reward: Any, when: str, after: str) -> float:
         if isinstance(reward, np.ndarray) and reward.ndim == 0:

@@ -34,6 +34,7 @@ def rollout(
     rng: np.random.Generator,
     stack: int = 1,
     random_first_actions: int = 0,
+    max_steps: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     watch: Callable[[], None] = lambda: None,
 ) -> Iterator[Taken]:
@@ -43,7 +44,7 @@ def rollout(
     watch()
     taken = 0
     over = False
-    while not over:
+    while not over and (max_steps is None or taken < max_steps):
         if should_stop():
             raise Interrupted
         action, value = policy.act_and_value(state, 1.0 if taken < random_first_actions else epsilon, rng)
@@ -64,9 +65,10 @@ def evaluate(
     rng: np.random.Generator,
     stack: int = 1,
     random_first_actions: int = 0,
+    max_steps: int | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
-    """Scores over whole episodes. Every episode counts, also one cut off by the environment's limit.
+    """Scores over whole episodes. Every episode counts, also one cut off by the environment's limit or ``max_steps``.
 
     ``mean_q`` beside ``mean_discounted_return`` shows overestimation: both are means over all visited steps, the latter
     of rewards as they are learned from.
@@ -84,6 +86,7 @@ def evaluate(
             rng=rng,
             stack=stack,
             random_first_actions=random_first_actions,
+            max_steps=max_steps,
             should_stop=should_stop,
         ):
             q_taken.append(step.value)

@@ -19,6 +19,7 @@ class EpisodeEnded:
     length: int
     terminated: bool
     relative_length: float | None = None  # over the shortest path, where the environment knows it
+    was_cut: bool = False  # by max_episode_steps, where the environment itself knows no end
     game_score: float | None = None  # of the whole game that ended with this episode, where a game has several
 
 

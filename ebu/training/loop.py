@@ -7,6 +7,7 @@ Everything the loop knows lives in fields, so that ``loop_state.py`` can save it
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,7 +92,9 @@ class TrainingLoop:
             "log": lambda: Trained(self.step, self._metrics()),
             "evaluate": self.evaluate,
         }
+        self.longest_episode = min(config.environment.max_episode_steps, config.memory.buffer_size)
         self.should_stop: Callable[[], bool] = lambda: False  # asked during long computations
+        self.while_evaluating: Callable[[], None] = lambda: None  # called at every step of an evaluation
 
     @property
     def device(self) -> torch.device:
@@ -164,9 +167,10 @@ class TrainingLoop:
         self.open.append(action, probability, result.frame, result.reward, result.learned_reward)
         self.state = self.frame_stack.push(result.frame)
         self.step += 1
-        return self._end_episode(result) if result.over else []
+        was_cut = not result.over and len(self.open.actions) >= self.longest_episode
+        return self._end_episode(result, was_cut) if result.over or was_cut else []
 
-    def _end_episode(self, last: Step) -> list[Event]:
+    def _end_episode(self, last: Step, was_cut: bool) -> list[Event]:
         assert self.open is not None
         episode, score = self.open.finish(last.terminated), self.open.score
         self.open = self.state = None
@@ -179,6 +183,7 @@ class TrainingLoop:
             length=len(episode),
             terminated=last.terminated,
             relative_length=relative_length(len(episode), last.info),
+            was_cut=was_cut,
             game_score=game_score(last.info),
         )
         self.statistics.episode_ended(ended)
@@ -224,19 +229,25 @@ class TrainingLoop:
         """The current policy on whole episodes of its own environment."""
         assert self.evaluation_environment is not None
         config = self.config.evaluation
-        with unchanged_if_interrupted(self.streams.evaluation):
-            result = evaluate(
-                self.policy,
-                self.evaluation_environment,
-                episodes=config.eval_episodes,
-                epsilon=config.eval_epsilon,
-                gamma=self.config.target.gamma,
-                rng=self.streams.evaluation,
-                stack=self.interface.stack,
-                random_first_actions=self.config.exploration.random_first_actions,
-                should_stop=self.should_stop,
-            )
+        rng = copy.deepcopy(self.streams.evaluation)  # so that a checkpoint written meanwhile has it as it was before
+        result = evaluate(
+            self.policy,
+            self.evaluation_environment,
+            episodes=config.eval_episodes,
+            epsilon=config.eval_epsilon,
+            gamma=self.config.target.gamma,
+            rng=rng,
+            stack=self.interface.stack,
+            random_first_actions=self.config.exploration.random_first_actions,
+            max_steps=self.config.environment.max_episode_steps,
+            should_stop=self._evaluation_should_stop,
+        )
+        self.streams.evaluation.bit_generator.state = rng.bit_generator.state
         return Evaluated(self.step, result)
+
+    def _evaluation_should_stop(self) -> bool:
+        self.while_evaluating()
+        return self.should_stop()
 
     def _metrics(self) -> dict[str, Any]:
         metrics = {

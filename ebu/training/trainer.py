@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ebu.config import to_json
+from ebu.config import from_json, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.storage import files
 from ebu.storage.checkpoints import CheckpointStore
@@ -17,7 +17,7 @@ from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
-from ebu.training.events import Listener
+from ebu.training.events import EpisodeEnded, Event, Listener
 from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
 from ebu.training.loop_state import restore, state_of
@@ -42,9 +42,12 @@ class Trainer:
         self._saves = None if folder is None else _Saves(folder, loop, announce)
         self._evaluated_at_end = folder is None
         self._asked_to_stop = False
+        self._told_of_cuts = False
         self.interrupted = False  # by a signal
         loop.plan(until if plan is None else plan)
         loop.should_stop = lambda: self._asked_to_stop
+        if self._saves is not None:
+            loop.while_evaluating = self._save_if_due
 
     @property
     def is_finished(self) -> bool:
@@ -80,13 +83,13 @@ class Trainer:
         advances = [listener.advance for listener in listeners if hasattr(listener, "advance")]
         while not self._is_done() and not self._asked_to_stop:
             for event in self._loop.advance():  # all events of a step, also when one of them asks to stop
+                self._tell_of_cuts(event)
                 for listener in listeners:
                     if listener(event) is False:
                         self._asked_to_stop = True
             for advance in advances:
                 advance(self._loop.step)
-            if self._saves is not None and self._saves.is_due():
-                self._save()
+            self._save_if_due()
 
     def _is_done(self) -> bool:
         """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
@@ -99,6 +102,18 @@ class Trainer:
 
     def _interrupt(self) -> None:
         self.interrupted = self._asked_to_stop = True
+
+    def _tell_of_cuts(self, event: Event) -> None:
+        """Once: an environment without end is learned from in pieces."""
+        if isinstance(event, EpisodeEnded) and event.was_cut and not self._told_of_cuts:
+            self._told_of_cuts = True
+            self._announce(
+                f"an episode was cut at {event.length:,} steps, its environment did not end it (see --max-episode-steps)"
+            )
+
+    def _save_if_due(self) -> None:
+        if self._saves is not None and self._saves.is_due():
+            self._save()
 
     def _save(self) -> None:
         if self._saves is not None:
@@ -166,7 +181,7 @@ class _Saves:
             return False
         tree = loaded.tree
         try:
-            if tree["config"] != self._settings:
+            if to_json(from_json(tree["config"])) != self._settings:  # settings that are new since have their defaults
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             require_like(tree["loop"], state_of(self._loop), "loop")
             restore(self._loop, tree["loop"], loaded.episodes)

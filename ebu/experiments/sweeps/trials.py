@@ -30,8 +30,13 @@ class Trial:
 
     @cached_property
     def id(self) -> str:
-        """Stable and readable, ``ebu-Breakout-0-1a2b3c4d``: the same for the same configuration, whatever asked for it."""
-        text = json.dumps(flat(self.config()), sort_keys=True, separators=(",", ":"))
+        """Stable and readable, ``ebu-Breakout-0-1a2b3c4d``: the same for the same configuration, whatever asked for it.
+
+        Of the settings, those count that differ from the defaults in ``ebu.config``: a new setting changes no id.
+        """
+        defaults = flat(Config())
+        own = {name: value for name, value in flat(self.config()).items() if value != defaults[name]}
+        text = json.dumps(own, sort_keys=True, separators=(",", ":"))
         env = re.sub(r"-v\d+$", "", self.env.removeprefix("ALE/"))
         stem = re.sub(r"[^A-Za-z0-9.]+", "-", f"{self.algo}-{env}-{self.seed}")
         return f"{stem}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
