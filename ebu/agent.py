@@ -209,7 +209,7 @@ class Agent:
 
         Each callback is called with every event; one that returns False stops the training. With ``run`` the training
         keeps a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
-        ``ebu.resume(run)`` continues it exactly where its last checkpoint stands.
+        ``ebu.resume(run)`` continues it exactly from its last checkpoint.
         """
         from ebu.training.trainer import Trainer
 
@@ -391,7 +391,7 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
     here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not here.get(device.type, False):
-        raise UserError(f"device {name!r} asked for, but PyTorch sees no {device.type} device here; use --device cpu")
+        raise UserError(f"device {name!r} is not available: PyTorch finds no {device.type} device here; use --device cpu")
     return device
 
 

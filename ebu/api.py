@@ -36,7 +36,7 @@ def resume(
     progress_bar: bool = False,
     announce: Callable[[str], None] = print,
 ) -> Agent:
-    """Continue a run folder exactly where its last checkpoint stands, to the end of its plan."""
+    """Continue a run folder exactly from its last checkpoint, to the end of its plan."""
     folder = RunFolder.open(Path(run))
     listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
     if folder.is_finished and not folder.checkpoints.exists():
