@@ -23,7 +23,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_and_modules_are_called_as_they_are(page):
-    """`ebu/training/loop.py`, `training/loop.py`, `tests/…`, `ebu.report.scores`; old names may appear in the two histories."""
+    """`ebu/training/loop.py`, `training/loop.py`, `tests/…`, `ebu.report.scores`. Old names may appear in the histories."""
     words = text(page).partition("## What changed, and why")[0]
     files = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)\b", words)
     assert [name for name in files if not any((ROOT / folder / name).exists() for folder in ("", "ebu"))] == []
