@@ -1,5 +1,6 @@
 # make run   set up what the main job needs, then train EBU on the embedded MNIST maze
 # make test  set up everything, then lint, types and tests
+# make test-slow  the tests that take longer than the default run allows
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
 # make results  docs/results.md, the README's table and its picture from the rows in results/
 
@@ -9,16 +10,19 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
 
-.PHONY: run test bench results lint types clean
+.PHONY: run test test-slow bench results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
 
 test: $(VENV)/.test lint types
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check ebu tests bench scripts
+	$(BIN)/ruff check ebu tests bench scripts examples
 
 types: $(VENV)/.test
 	$(BIN)/mypy

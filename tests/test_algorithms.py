@@ -4,7 +4,7 @@ import ebu
 from ebu.agent import AGENTS
 from ebu.registry import methods
 
-QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,)}
+QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,), "batch_size": 16}
 
 
 def test_every_algorithm_has_its_agent_and_its_page():
@@ -17,9 +17,9 @@ def test_every_algorithm_has_its_agent_and_its_page():
 
 
 @pytest.mark.parametrize("name", list(methods()))
-@pytest.mark.parametrize("options", [{}, {"dueling": True}, {"tau": 0.1}, {"learning_rate_schedule": "linear"}], ids=str)
+@pytest.mark.parametrize("options", [{"dueling": True}, {"tau": 0.1, "learning_rate_schedule": "linear"}], ids=str)
 def test_every_method_takes_every_option(name, options):
-    agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(260)
+    agent = AGENTS[name]("CartPole-v1", **QUICK, **options).learn(220)
     assert agent.loop.updates > 0
     assert ebu.evaluate(agent, episodes=1).mean > 0
 

@@ -92,5 +92,21 @@ def in_double():
             torch.set_default_dtype(before)
 
 
+@contextmanager
+def in_single():
+    """Back to float32, where a fixture of the whole module computes in float64."""
+    before = torch.get_default_dtype()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observation_spaces, "_vector", _vector_in_single)
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+_vector_in_single = observation_spaces._vector
+
+
 def _vector_in_double(size):
     return Observations(ObservationSpec("vector", (size,), "float64"), lambda x: np.array(x, np.float64).reshape(-1))

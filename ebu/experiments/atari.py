@@ -1,7 +1,7 @@
 """The Atari experiments of section 5: methods as the paper calls them, trials by budget, curves and their pictures.
 
 All methods share the preset: network, optimiser, memory, exploration, updates, tests. Only sampler, target rule and the
-number of learners differ. A run of 20M frames is the run of 10M frames carried on: ε falls over the same million steps.
+number of learners differ. A run of 20M frames is the run of 10M frames continued: ε falls over the same million steps.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class CheckpointStore:
         self.clean()
         generation = max(self._generations(), default=0) + 1
         if generation > MAX_GENERATION:
-            raise RunFailure(f"{self.folder} holds {self._path(MAX_GENERATION).name}, which can have no successor")
+            raise RunFailure(f"{self.folder} holds {self._path(MAX_GENERATION).name}, which has the largest number possible")
         final = self._path(generation)
         try:
             manifest, size = self._write(final, generation, step, contents, episodes)

@@ -3,7 +3,7 @@
 A state is what ``state_dict`` returns: dicts with text keys, lists and tuples of None, bool, int, float, str, bytes,
 numpy arrays and scalars, and tensors. It comes back equal in type, shape and bits; tensors come back on the CPU.
 
-Files are read as if a stranger had written them: every size is compared with what is there before memory is taken.
+Files are not trusted: declared sizes are checked before allocating.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def unflatten(skeleton: Any, tensors: Tensors, blocks: dict[str, bytes]) -> Any:
     except (ValueError, TypeError, IndexError, struct.error) as error:
         raise Damaged(f"the state cannot be read: {error}") from error
     for key in (*tensors, *blocks):
-        raise Damaged(f"{_quote(key)} is stored but belongs to nothing")
+        raise Damaged(f"{_quote(key)} is stored but the state does not refer to it")
     return tree
 
 
@@ -221,9 +221,9 @@ def _layout(tensor: Tensor | Array | np.generic) -> list[Any]:
 def _types(layout: Any) -> tuple[str, Any, list[int]]:
     library, described, shape = layout
     if library not in ("torch", "numpy") or not isinstance(shape, list) or len(shape) > MAX_DEPTH:
-        raise Damaged("the tensor file describes something that is no tensor")
+        raise Damaged("the tensor file describes an entry that is not a tensor")
     if not all(type(axis) is int and 0 <= axis < WIDE_INT for axis in shape):
-        raise Damaged("the tensor file declares an impossible shape")
+        raise Damaged("the tensor file declares an invalid shape")
     return library, _TORCH_TYPES[described] if library == "torch" else _rebuild_dtype(described), shape
 
 

@@ -1,4 +1,4 @@
-"""Every file access of a run folder: writing through calls that a test can make fail, reading that trusts nothing."""
+"""File access of run folders: writing through calls that a test can make fail, reading that checks before it allocates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 from ebu.errors import UserError
 
-HOLLOW_FROM_BYTES, HOLLOW_RATIO = 64 << 20, 1000  # a file this much larger than its share of the disk is refused
+SPARSE_FROM_BYTES, SPARSE_RATIO = 64 << 20, 1000  # a file this much larger than its share of the disk is refused
 
 # The largest file of each kind that is read; what a run writes stays far below.
 MAX_JSON_FILE = 1 << 20  # config.json, versions.json, summary.json, failure.json, files.json
@@ -231,7 +231,7 @@ def open_file(path: Path, limit: int | None = None) -> Iterator[tuple[BinaryIO, 
 def read_file(path: Path, limit: int | None) -> bytes:
     """The whole of a regular file of at most ``limit`` bytes."""
     with open_file(path, limit) as (file, status):
-        require_solid(path.name, status)
+        require_not_sparse(path.name, status)
         return file.read(status.st_size)
 
 
@@ -243,11 +243,11 @@ def read_text(path: Path, limit: int) -> str:
         raise Damaged(f"{path.name} is not a text: {error.reason} at byte {error.start}") from error
 
 
-def require_solid(name: str, status: os.stat_result) -> None:
-    """Refuse a file that declares many bytes and has few on the disk: to read it would take all memory."""
+def require_not_sparse(name: str, status: os.stat_result) -> None:
+    """Refuse a file that declares far more bytes than it has on the disk: reading it could take all memory."""
     on_disk = getattr(status, "st_blocks", status.st_size) * 512
-    if status.st_size > HOLLOW_FROM_BYTES and on_disk * HOLLOW_RATIO < status.st_size:
-        raise Damaged(f"{name} is hollow: {status.st_size} bytes that take {on_disk} on the disk")
+    if status.st_size > SPARSE_FROM_BYTES and on_disk * SPARSE_RATIO < status.st_size:
+        raise Damaged(f"{name} is a sparse file: {status.st_size} bytes declared, {on_disk} on the disk")
 
 
 @contextmanager
@@ -256,14 +256,14 @@ def open_recorded(folder: Path, record: FileRecord) -> Iterator[BinaryIO]:
     with open_file(folder / record.name) as (file, status):
         if status.st_size != record.size:
             raise Damaged(f"{record.name} has {status.st_size} bytes instead of {record.size}")
-        require_solid(record.name, status)
+        require_not_sparse(record.name, status)
         yield file
 
 
 def read_recorded(folder: Path, record: FileRecord, limit: int | None = None) -> bytearray:
     """The whole file, if it is what was written."""
     if limit is not None and record.size > limit:
-        raise Damaged(f"{record.name} has {record.size} bytes, which is too many")
+        raise Damaged(f"{record.name} has {record.size} bytes; at most {limit} are read")
     with open_recorded(folder, record) as file:
         data = bytearray(record.size)
         cast(Any, file).readinto(data)
@@ -279,7 +279,7 @@ def require_hash(record: FileRecord, sha256: str) -> None:
 def hash_file(path: Path) -> FileRecord:
     """Size and SHA-256 of a file as it is."""
     with open_file(path) as (file, status):
-        require_solid(path.name, status)
+        require_not_sparse(path.name, status)
         return FileRecord(path.name, status.st_size, hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]
 
 

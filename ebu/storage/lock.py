@@ -1,4 +1,4 @@
-"""One writer per run folder: a lock that names its holder and that any death of the process opens."""
+"""One writer per run folder: a lock that names its holder and is released however the process ends."""
 
 from __future__ import annotations
 

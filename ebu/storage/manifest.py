@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ebu.storage.codec import parse_json, render_json
-from ebu.storage.files import Damaged, FileRecord, open_file
+from ebu.storage.files import Damaged, FileRecord, read_file
 from ebu.storage.segments import MAX_SEGMENTS, SEGMENT_NAME, Segment
 
 FORMAT = "ebu-checkpoint-1"
@@ -61,7 +61,7 @@ class Manifest:
                 tuple(Segment(_whole(s["first"]), _whole(s["end"]), _record(s)) for s in value["segments"]),
             )
         except (KeyError, TypeError) as error:
-            raise Damaged(f"{MANIFEST} does not hold what it should: {error}") from error
+            raise Damaged(f"{MANIFEST} is invalid: {error}") from error
         if manifest.render() != text:
             raise Damaged(f"{MANIFEST} was changed")
         manifest._require_sense()
@@ -72,35 +72,32 @@ class Manifest:
         """The manifest in a checkpoint's folder, if it is that of this generation."""
         if folder.is_symlink() or not folder.is_dir():
             raise Damaged(f"{folder.name} is not a folder")
-        with open_file(folder / MANIFEST) as (file, status):
-            if status.st_size > MAX_MANIFEST_BYTES:
-                raise Damaged(f"{MANIFEST} has {status.st_size} bytes, which is too many")
-            manifest = cls.parse(file.read(MAX_MANIFEST_BYTES))
+        manifest = cls.parse(read_file(folder / MANIFEST, MAX_MANIFEST_BYTES))
         if manifest.generation != generation:
             raise Damaged(f"{MANIFEST} is that of generation {manifest.generation}")
         return manifest
 
     def _require_sense(self) -> None:
         if [file.name for file in self.files] != list(FILES):
-            raise Damaged(f"{MANIFEST} names other files than a checkpoint has")
+            raise Damaged(f"{MANIFEST} does not list the files of a checkpoint")
         if not all(SEGMENT_NAME.fullmatch(segment.file.name) for segment in self.segments):
-            raise Damaged(f"{MANIFEST} names a file that cannot be a segment")
+            raise Damaged(f"{MANIFEST} lists a segment with an invalid file name")
         reached_end = self.segments[0].first if self.segments else self.first
         follow = len(self.segments) <= MAX_SEGMENTS and reached_end <= self.first <= self.end
         for segment in self.segments:
             follow = follow and segment.first == reached_end < segment.end
             reached_end = segment.end
         if not follow or reached_end != self.end:
-            raise Damaged(f"{MANIFEST} names segments that do not follow one another")
+            raise Damaged(f"{MANIFEST} lists segments that are not consecutive")
 
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**53:
-        raise Damaged(f"{MANIFEST} holds an impossible number")
+        raise Damaged(f"{MANIFEST} is invalid: a count is negative, too large or not a whole number")
     return value
 
 
 def _record(entry: dict[str, Any]) -> FileRecord:
     if type(entry["name"]) is not str or type(entry["sha256"]) is not str or not _SHA256.fullmatch(entry["sha256"]):
-        raise Damaged(f"{MANIFEST} holds an impossible name or SHA-256")
+        raise Damaged(f"{MANIFEST} is invalid: a name or SHA-256 is malformed")
     return FileRecord(entry["name"], _whole(entry["size"]), entry["sha256"])

@@ -156,7 +156,7 @@ class RunFolder:
         """All rows of metrics.jsonl."""
         try:
             with open_file(self.metrics, MAX_ROWS_FILE) as (file, status):
-                files.require_solid(self.metrics.name, status)
+                files.require_not_sparse(self.metrics.name, status)
                 rows = [json.loads(line) for line in file]
         except (Damaged, OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.metrics} cannot be read: {error}") from error
@@ -181,7 +181,7 @@ class RunFolder:
         write_finished(self.path, _render(values))
 
     def drop_checkpoints(self) -> None:
-        """A finished run needs none; that of any other run stay."""
+        """A finished run needs none; those of any other run stay."""
         drop_checkpoints(self.path)
 
     def clean(self) -> None:
@@ -214,7 +214,8 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            told = RunFailure(f"{words_for(error)}: {self.path} cannot be written; `ebu resume {self.path}` goes on later")
+            later = f"continue later with `ebu resume {self.path}`"
+            told = RunFailure(f"{words_for(error)}: {self.path} cannot be written; {later}")
             self._write_failure(told)
             raise told from error
         except Exception as error:

@@ -85,7 +85,7 @@ class Segment:
             total = (int((lengths >> 32).sum()) << 32) + int((lengths & 0xFFFFFFFF).sum())  # cannot overflow
             if total == room:
                 return lengths
-        raise Damaged(f"{self.file.name} does not hold the episodes it should")
+        raise Damaged(f"{self.file.name} does not hold the episodes that the manifest lists")
 
 
 def plan(segments: tuple[Segment, ...], first: int, end: int) -> list[Segment]:

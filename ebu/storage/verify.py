@@ -20,7 +20,7 @@ from ebu.storage.files import (
     open_file,
     read_file,
     read_text,
-    require_solid,
+    require_not_sparse,
 )
 from ebu.storage.run_folder import RunFolder
 
@@ -61,7 +61,7 @@ def _problems_of_rows(folder: RunFolder) -> list[str]:
     problems, last, number, line = [], 0, 0, b"\n"
     try:
         with open_file(folder.metrics, MAX_ROWS_FILE) as (file, status):
-            require_solid(folder.metrics.name, status)
+            require_not_sparse(folder.metrics.name, status)
             while (line := file.readline(MAX_ROW_BYTES)).endswith(b"\n"):
                 number += 1
                 step = _step_of(line)

@@ -1,4 +1,4 @@
-"""The one driver of the loop: plan, advance, listeners, checkpoints, signals. A run in a folder can be resumed exactly."""
+"""The one driver of the loop: plan, advance, listeners, checkpoints, signals. A run with a folder can be resumed exactly."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -24,9 +23,10 @@ from ebu.presets import configure
 from ebu.storage.run_folder import RunFolder
 from ebu.training.listeners import row
 from ebu.training.trainer import Trainer
-from tests.tolerance import RUN, in_double
+from tests.tolerance import RUN, in_double, in_single
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.xdist_group("ranks")  # one second rank for all tests
 WORKER = """
 import sys
 import torch
@@ -286,14 +286,14 @@ def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_p
         _, words = launcher.communicate(timeout=PATIENCE)
     assert words.count(f"continue with: ebu resume {run}") == 1, words
     assert words.count("3 learners on 2 ranks") == 1
-    config = json.loads((run / "config.json").read_text())
-    agent = ebu.Agent.from_config(RunFolder.open(run).config())
-    session = Trainer(agent.loop, config["steps"], folder=RunFolder.open(run))
-    session.resume()
-    stopped = agent.loop.step
-    assert stopped >= 40
-    session.run([lambda event: False], tensorboard=False)
-    assert agent.loop.step > stopped
+    with in_single():
+        agent = ebu.Agent.from_config(RunFolder.open(run).config())
+        session = Trainer(agent.loop, agent.config.steps, folder=RunFolder.open(run))
+        session.resume()
+        stopped = agent.loop.step
+        assert stopped >= 40
+        session.run([lambda event: False], tensorboard=False)
+        assert agent.loop.step > stopped
 
 
 @pytest.mark.parametrize("victim", [1, pytest.param(0, marks=pytest.mark.slow)])

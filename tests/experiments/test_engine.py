@@ -37,6 +37,8 @@ from tests.experiments.sweeps import (
 )
 from tests.waiting import PATIENCE, wait_for
 
+pytestmark = pytest.mark.xdist_group("sweeps")  # one that nothing disturbs, for all tests that compare with it
+
 
 class NoEngine:
     """Fails when there is anything to run."""
@@ -153,9 +155,9 @@ def test_two_sweeps_in_one_folder_share_the_work(quiet, tmp_path):
 def test_of_two_sweeps_that_want_a_new_folder_at_once_one_comes_second(tmp_path, monkeypatch):
     create = RunFolder.create
 
-    def create_second(path, config):
-        create(path, config)  # the other sweep's, in between
-        return create(path, config)
+    def create_second(path, config, packages):
+        create(path, config, packages)  # the other sweep's, in between
+        return create(path, config, packages)
 
     monkeypatch.setattr(RunFolder, "create", create_second)
     few = tiny_trials()[3]

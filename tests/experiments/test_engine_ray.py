@@ -18,6 +18,7 @@ from ebu.experiments.sweeps.trials import trial
 from tests.experiments.sweeps import gated, mortal, rows, rows_of, steps_by_the_clock, straight, sweep, tiny_trials
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.xdist_group("sweeps")  # with those of the local engine, which are compared with
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'episodic-backward-update[ray]'")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ebu.config import check
 from ebu.envs.atari_games import GAMES, paper_scores
-from ebu.experiments import atari, own_scores
+from ebu.experiments import atari, own_scores, sweeps
 from ebu.experiments.item import BUDGETS
 from ebu.experiments.items import (
     appendix_c,
@@ -31,6 +31,8 @@ from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
+
+pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +60,16 @@ def table_in(folder, number=0):
 def test_every_item_declares_its_settings_and_what_was_published(item):
     made = find_item(item)
     assert made.name == item and set(made.settings) == set(BUDGETS) and made.expected
+
+
+def test_the_documentation_names_every_item():
+    page = (Path(__file__).parents[2] / "docs/experiments.md").read_text(encoding="utf-8")
+    assert [item for item in ITEMS if f"\n| `{item}` |" not in page] == []
+
+
+def test_engines_know_nothing_of_items():
+    for path in Path(sweeps.__file__).parent.glob("*.py"):
+        assert "experiments.items" not in path.read_text(encoding="utf-8"), path
 
 
 @pytest.mark.parametrize("item", [*TRAINED, *SCORES])

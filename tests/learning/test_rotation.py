@@ -70,12 +70,12 @@ def test_rotation_survives_saving():
     assert (other.current, other.leader()) == (1, 1)
 
 
-SETTINGS = {"seed": 3, "learning_starts": 100, "eval_every": 0, "log_every": 200}
+SETTINGS = {"seed": 3, "learning_starts": 100, "eval_every": 0, "log_every": 200, "hidden_sizes": (32,)}
 
 
 def test_adaptive_with_one_learner_reproduces_ebu_bit_for_bit():
-    lone = ebu.EBU("CartPole-v1", beta=0.7, **SETTINGS).learn(600)
-    adaptive = ebu.AdaptiveEBU("CartPole-v1", betas=(0.7,), sync_interval=100, **SETTINGS).learn(600)
+    lone = ebu.EBU("CartPole-v1", beta=0.7, **SETTINGS).learn(350)
+    adaptive = ebu.AdaptiveEBU("CartPole-v1", betas=(0.7,), sync_interval=100, **SETTINGS).learn(350)
     assert torch.equal(lone.loop.learner.online.parameters, adaptive.loop.learner.online.parameters)
     assert torch.equal(lone.loop.learner.target.parameters, adaptive.loop.learner.target.parameters)
 
@@ -84,7 +84,7 @@ def test_adaptive_with_one_learner_reproduces_ebu_bit_for_bit():
 def test_each_of_eleven_learners_updates_as_a_lone_learner_with_its_beta_would(double, env):
     """The same episodes, the same starting weights, three updates: only β differs."""
     betas = tuple(k / 10 for k in range(11))
-    options = {"seed": 1, "learning_starts": 10**6, "eval_every": 0, "batch_size": 16}
+    options = {"seed": 1, "learning_starts": 10**6, "eval_every": 0, "batch_size": 16, "hidden_sizes": (32,)}
     options |= {"exploration_initial_eps": 1.0, "exploration_final_eps": 1.0}
     together = ebu.AdaptiveEBU(env, betas=betas, **options).learn(400)
     start = together.loop.learner.online.parameters.clone()

@@ -27,8 +27,8 @@ def filled_loop():
     rng = np.random.default_rng(0)
     for length in (5, 31, 32, 33, 70):
         frames = rng.integers(256, size=(length + 1, *loop.memory.frame_shape)).astype(np.uint8)
-        actions = rng.integers(loop.actions, size=length)
-        loop.memory.add(Episode(frames, actions, np.zeros(length, np.float32), np.ones(length, np.float32), True, False))
+        actions = rng.integers(loop.interface.actions, size=length)
+        loop.memory.add(Episode(frames, actions, np.zeros(length, np.float32), np.ones(length, np.float32), True))
     return loop
 
 

@@ -181,14 +181,6 @@ def test_only_termination_ends_the_value_unless_truncation_counts_as_one(termina
     np.testing.assert_allclose(span.discounts, [GAMMA, GAMMA, discount], rtol=1e-6)
 
 
-def test_an_episode_both_terminated_and_truncated_has_ended():
-    rng = np.random.default_rng(1)
-    memory = EpisodeMemory(100, (3,), np.float32, gamma=GAMMA)
-    episode = vector_episode(rng, 2, terminated=True)
-    memory.add(Episode(**{**vars(episode), "truncated": True}))
-    assert memory.read(np.array([0]), np.array([0]), np.array([2])).discounts[-1] == 0.0
-
-
 def test_the_oldest_whole_episodes_leave_when_the_capacity_is_exceeded():
     rng = np.random.default_rng(2)
     memory = EpisodeMemory(10, (3,), np.float32, gamma=GAMMA)

@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import struct
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from ebu.config import to_json
+from ebu.config import override, to_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError
 from ebu.networks.fastest import fastest_ensemble
@@ -101,6 +103,86 @@ def test_a_policy_can_be_read_by_whom_the_folder_lets_read(saved):
     plain = saved.with_name("plain")
     plain.write_text("")
     assert os.stat(saved).st_mode == os.stat(plain).st_mode
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/p.ebu", "file/p.ebu", "", ".", "..", "/", "nul\0l.ebu", "x" * 300, "\ud800"])
+def test_an_impossible_path_is_one_clear_line(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFailure, match="cannot write ") as error:
+        save_policy(Path(name), make_policy())
+    assert "\n" not in str(error.value)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_two_processes_that_save_one_path_never_leave_a_damaged_file(saved):
+    """One name aside for both would let one rename what the other is in the middle of."""
+    policies, stop, faults = [make_policy(seed=seed) for seed in range(3)], threading.Event(), []
+
+    def write(policy):
+        while not stop.is_set():
+            save_policy(saved, policy)
+
+    writers = [threading.Thread(target=write, args=(policy,)) for policy in policies]
+    for writer in writers:
+        writer.start()
+    for _ in range(60):
+        try:
+            load_policy(saved)
+        except UserError as error:
+            faults.append(str(error))
+    stop.set()
+    for writer in writers:
+        writer.join()
+    assert faults == [] and os.listdir(saved.parent) == [saved.name]
+
+
+# ---------------------------------------------------------------------- its own checksum
+
+
+def test_any_flipped_bit_is_refused(saved):
+    content = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(content)
+        damaged[int(rng.integers(len(content)))] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(bytes(damaged))
+        refused(saved)
+    damaged = bytearray(content)
+    damaged[-3] ^= 1  # of a weight
+    saved.write_bytes(bytes(damaged))
+    assert refused(saved) == f"{saved}: invalid policy file: checksum mismatch"
+
+
+def test_settings_that_look_like_a_checksum_do_not_matter(tmp_path):
+    policy = make_policy()
+    lie = '{"sha256": "' + "0" * 64 + '"}'
+    config = override(policy.config, env_args=(f"a={lie}", f"b={json.dumps(lie)}"))
+    save_policy(tmp_path / "p.ebu", replace(policy, config=config))
+    assert load_policy(tmp_path / "p.ebu").config == config
+
+
+def test_a_policy_without_a_checksum_is_one_of_an_older_version(tmp_path):
+    policy = make_policy()
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps(header_of(policy)))
+    assert load_policy(tmp_path / "p.ebu").config == policy.config
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps({**header_of(policy), "sha256": "0" * 64}))
+    assert "checksum mismatch" in refused(tmp_path / "p.ebu")
+    save_with_header(tmp_path / "p.ebu", policy.tensors, json.dumps({**header_of(policy), "sha257": "0" * 64}))
+    assert "other fields" in refused(tmp_path / "p.ebu")
+
+
+def test_a_link_that_the_user_names_is_followed(saved):
+    saved.with_name("link.ebu").symlink_to(saved)
+    assert load_policy(saved.with_name("link.ebu")).actions == 3
+
+
+def test_a_sparse_file_and_a_pipe_are_refused(tmp_path):
+    with (tmp_path / "hollow.ebu").open("wb") as file:
+        file.truncate(3 << 30)
+    assert "sparse" in refused(tmp_path / "hollow.ebu")
+    os.mkfifo(tmp_path / "pipe.ebu")
+    refused(tmp_path / "pipe.ebu")
 
 
 # ---------------------------------------------------------------------- what is not a policy

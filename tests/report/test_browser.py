@@ -17,6 +17,7 @@ from ebu.report.page import build_page
 from tests.experiments.pages import COMPUTED, ITEMS, SCORES, TRAINED, built
 from tests.report.folders import write_maze_run, write_run
 
+pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 PHONE, DESK = (390, 844), (1280, 900)
 FLAGS = [
     "--headless",

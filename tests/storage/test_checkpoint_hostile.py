@@ -60,12 +60,13 @@ def assert_passed_over(folder):
 # ---------------------------------------------------------------------- damage
 
 
-def test_a_thousand_random_flips_and_truncations_are_all_detected(run, newest):
+@pytest.mark.parametrize("number", [300, pytest.param(1000, marks=pytest.mark.slow)])
+def test_random_flips_and_truncations_are_all_detected(run, newest, number):
     rng = np.random.default_rng(2019)
     files = [*sorted(newest.iterdir()), run / SHARED, run / OWN]
     assert len(files) == 6
     fell_back = refused = 0
-    for i in range(1000):
+    for i in range(number):
         path = files[i % len(files)]
         whole = path.read_bytes()
         data = bytearray(whole)
@@ -86,7 +87,7 @@ def test_a_thousand_random_flips_and_truncations_are_all_detected(run, newest):
             assert_passed_over(run)
             fell_back += 1
         path.write_bytes(whole)
-    assert fell_back + refused >= 990 and refused >= 160
+    assert fell_back + refused >= 0.99 * number and refused >= 0.16 * number
     assert verify(run) == []
 
 
@@ -303,7 +304,7 @@ def test_a_generation_that_is_a_link_is_refused(run, newest, tmp_path):
 
 
 @pytest.mark.parametrize("slot", ["tensors.safetensors", OWN])
-def test_a_hollow_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, slot):
+def test_a_sparse_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, slot):
     path = (run if slot == OWN else newest) / slot
     size = 100 << 30
     os.truncate(path, size)
@@ -311,7 +312,7 @@ def test_a_hollow_file_of_a_hundred_gigabytes_is_refused(run, newest, frugal, sl
     grow = {f.name: replace(f, size=size if f.name == slot else f.size) for f in manifest.files}
     segments = tuple(replace(s, record=replace(s.file, size=size)) if s.file.name == slot else s for s in manifest.segments)
     (newest / MANIFEST).write_bytes(replace(manifest, files=tuple(grow.values()), segments=segments).render())
-    assert "hollow" in assert_passed_over(run)
+    assert "sparse" in assert_passed_over(run)
 
 
 def test_hostile_segment_lengths_are_refused(run, frugal):
@@ -325,7 +326,7 @@ def test_a_generation_with_the_last_number_is_passed_over_and_said_to_have_no_su
     store = CheckpointStore(run)
     said = []
     assert store.load(said.append).step == 20 and "generation-99999999" in said[0]
-    with pytest.raises(Exception, match="no successor"):
+    with pytest.raises(Exception, match="largest number"):
         store.save(30, state(30), Episodes(15))
 
 

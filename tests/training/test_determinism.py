@@ -141,7 +141,8 @@ def test_the_thread_count_is_put_back():
 
 def test_runs_in_new_processes_with_other_hash_seeds_are_the_same(tmp_path):
     """Two processes at once, whose sets and dictionaries of strings are ordered differently."""
-    flags = "train --env CartPole-v1 --steps 200 --learning-starts 50 --eval-every 100 --eval-episodes 2 --log-every 50"
+    flags = "train --env CartPole-v1 --steps 200 --learning-starts 50 --eval-every 100 --eval-episodes 2 --log-every 50 "
+    flags += "--hidden-sizes 32"
     processes = []
     for name in ("1", "2"):
         environment = os.environ | {"PYTHONHASHSEED": name, "OMP_NUM_THREADS": "1"}

@@ -17,7 +17,7 @@ def filled(capacity, frames, **settings):
     length = len(frames) - 1
     zeros = np.zeros(length)
     for _ in range(2 * capacity // length):
-        memory.add(Episode(frames, zeros.astype(np.int64), zeros.astype(np.float32), zeros.astype(np.float32), True, False))
+        memory.add(Episode(frames, zeros.astype(np.int64), zeros.astype(np.float32), zeros.astype(np.float32), True))
     return memory
 
 

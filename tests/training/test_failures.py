@@ -121,7 +121,7 @@ def test_an_evaluation_that_raises_leaves_a_checkpoint_and_is_done_again(tmp_pat
         raise ValueError("not today")
 
     evaluation_env.step = refuse
-    with pytest.raises(EnvironmentFailure, match=r"raised ValueError in the evaluation, after action .: not today"):
+    with pytest.raises(EnvironmentFailure, match=r"raised ValueError in an evaluation, after action .: not today"):
         train(session)
     _, session = session_of(tmp_path / "r", config)
     session.resume()

@@ -98,6 +98,17 @@ def test_truncation_ends_the_value_where_the_setting_says_so():
     assert loop.rule(SpanValues(episode(loop), loop.learner)).values[0, 1].item() == 1.0
 
 
+def test_an_episode_both_terminated_and_truncated_has_ended():
+    class Both(Script):
+        def step(self, action):
+            observation, reward, terminated, _, info = super().step(action)
+            return observation, reward, terminated, terminated, info
+
+    loop = make_loop(Both([0.0, 1.0]))
+    run(loop, 2)
+    assert episode(loop).discounts[-1] == 0.0
+
+
 def test_rewards_are_clipped_for_learning_and_scores_stay_raw():
     loop = make_loop(Script([5.0, -7.0, 0.5]), reward_clip=1.0)
     (ended,) = run(loop, 3)
