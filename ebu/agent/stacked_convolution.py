@@ -1,20 +1,25 @@
-"""The fast path for K networks that begin with one small convolution, such as MinAtar's.
+"""The fast path for networks that begin with one small convolution, such as MinAtar's; K of them at once.
 
-All K networks read the same states, so the patches under the kernel are cut out once and one product with all K kernels
-gives every first layer: [K·filters, patch] × [patch, B·places]. The linear layers after it are those of a stacked MLP.
+All K networks read the same states, so the patches under the kernel are cut out once, and for each state one product with
+all K kernels gives every first layer: [K·filters, patch] × [patch, places]. It comes out in the order in which the linear
+layers read it, and those are a stacked MLP's. With the chain rule written out and a single state in NumPy, one network
+takes a third of the time of a convolution by the library and autograd. Tests hold this equal to the general path.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import unfold
 
+from ebu.agent.networks import Scale
 from ebu.agent.stacked import Pullback
-from ebu.agent.stacked_mlp import StackedMLP, backward, behind, forward, is_linear_chain, layers_without_weights
+from ebu.agent.stacked_mlp import StackedMLP, backward, behind, forward, is_linear_chain, one_by_one
+from ebu.types import Array
 
 
 class StackedConvolution(StackedMLP):
@@ -24,43 +29,53 @@ class StackedConvolution(StackedMLP):
     def fits(skeleton: nn.Module) -> bool:
         if not isinstance(skeleton, nn.Sequential):
             return False
-        layers = list(skeleton)[layers_without_weights(skeleton) :]
-        if [type(layer) for layer in layers[:3]] != [nn.Conv2d, nn.ReLU, nn.Flatten]:
+        layers = list(skeleton)
+        if [type(layer) for layer in layers[:4]] != [Scale, nn.Conv2d, nn.ReLU, nn.Flatten]:
             return False
-        first = cast(nn.Conv2d, layers[0])
+        first = cast(nn.Conv2d, layers[1])
         is_plain = first.padding == (0, 0) and first.dilation == (1, 1) and first.groups == 1
-        return is_plain and is_linear_chain(layers[3:])
+        return is_plain and first.weight.is_contiguous() and is_linear_chain(layers[4:])
+
+    # ------------------------------------------------------------------ patches times kernels
 
     @cached_property
-    def _convolution(self) -> nn.Conv2d:
-        return cast(nn.Conv2d, cast(nn.Sequential, self.skeleton)[len(self._prepare)])
+    def _scale(self) -> float:
+        """What states are multiplied with. The kernels take it over, being smaller than the patches."""
+        return cast(Scale, cast(nn.Sequential, self.skeleton)[0]).scale
 
     @cached_property
+    def _indices(self) -> dict[torch.Size | tuple[int, ...], Tensor]:
+        """By shape of an image: see ``_index``."""
+        return {}
+
+    def _index(self, image: torch.Size | tuple[int, ...]) -> Tensor:
+        """[patch · places]: which number of the image [C, H, W] is seen where; made once for each shape."""
+        index = self._indices.get(image)
+        if index is None:
+            convolution = cast(nn.Conv2d, cast(nn.Sequential, self.skeleton)[1])
+            index = patch_index(image, convolution.kernel_size, convolution.stride).to(self.device)
+            self._indices[image] = index
+        return index
+
+    @torch.no_grad()
     def _kernels(self) -> tuple[Tensor, Tensor]:
-        """All kernels and biases as the factors of one product, kept in memory of their own; see ``_gather``."""
+        """All kernels [K·filters, patch] and biases [K·filters, 1]; of one network they are where they are."""
         weight, bias = self._weights[0]
         rows = weight.shape[0] * weight.shape[1]
-        return weight.new_empty(rows, weight[0, 0].numel()), bias.new_empty(rows, 1)
-
-    def _gather(self) -> tuple[Tensor, Tensor]:
-        """The K kernels side by side: in the block they lie one network apart."""
-        kernels, biases = self._kernels
-        weight, bias = self._weights[0]
-        kernels.view(weight.shape).copy_(weight)
-        biases.view(bias.shape).copy_(bias)
-        return kernels, biases
+        kernels = weight.reshape(rows, -1)
+        return kernels if self._scale == 1.0 else kernels * self._scale, bias.reshape(rows, 1)
 
     @torch.no_grad()
     def _convolve(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The patches [patch, B·places], and the rectified features [K, B, filters·places]."""
-        images = self._prepare(states)
-        filters, size, stride = self._convolution.out_channels, self._convolution.kernel_size, self._convolution.stride
-        patches = unfold(images, size, stride=stride).transpose(0, 1)  # [patch, B, places]
-        count, places = patches.shape[1:]
-        patches = patches.reshape(len(patches), -1)
-        kernels, biases = self._gather()
-        maps = torch.addmm(biases, kernels, patches).relu_().view(self.learners, filters, count, places)
-        return patches, maps.transpose(1, 2).reshape(self.learners, count, filters * places)
+        """The patches [B, patch, places], and the rectified features [K, B, filters·places]."""
+        count = len(states)
+        kernels, biases = self._kernels()
+        patches = states.reshape(count, -1).to(torch.float32).index_select(1, self._index(states.shape[1:]))
+        patches = patches.view(count, kernels.shape[1], -1)
+        maps = torch.baddbmm(biases, kernels.expand(count, *kernels.shape), patches).relu_()  # [B, K·filters, places]
+        return patches, maps.view(count, self.learners, -1).transpose(0, 1)
+
+    # ------------------------------------------------------------------ values and their gradient
 
     @torch.no_grad()
     def _forward(self, states: Tensor) -> list[Tensor]:
@@ -76,10 +91,32 @@ class StackedConvolution(StackedMLP):
             linear = self._weights[1:]
             slope = behind(backward(slope, inputs, linear, self._gradients[1:]), linear[0][0], features)
             weight_gradient, bias_gradient = self._gradients[0]
-            filters = weight_gradient.shape[1]
-            maps = slope.view(self.learners, slope.shape[1], filters, -1).transpose(1, 2)  # [K, filters, B, places]
-            maps = maps.reshape(self.learners * filters, -1)
-            weight_gradient.copy_((maps @ patches.T).view(weight_gradient.shape))
-            bias_gradient.copy_(maps.sum(1).view(bias_gradient.shape))
+            maps = slope.transpose(0, 1).reshape(len(patches), -1, patches.shape[2])  # [B, K·filters, places]
+            by_state = torch.bmm(maps, patches.transpose(1, 2))  # [B, K·filters, patch]
+            gradient = by_state.sum(0) if self._scale == 1.0 else by_state.sum(0).mul_(self._scale)
+            weight_gradient.copy_(gradient.view(weight_gradient.shape))
+            bias_gradient.copy_(maps.sum((0, 2)).view(bias_gradient.shape))
 
         return values, pullback
+
+    def state_values(self, learner: int) -> Callable[[Array], Array]:
+        if self.device.type != "cpu":
+            return self._state_values_by_tensors(learner)
+        (kernel, bias), *linear = ((weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights)
+        kernels, biases, scale, rest = kernel.reshape(len(kernel), -1), bias[:, None], np.float32(self._scale), one_by_one(linear)
+
+        def values(state: Array) -> Array:
+            patches = state.take(self._index(state.shape).numpy()).astype(np.float32).reshape(kernels.shape[1], -1)
+            maps = kernels @ patches
+            if scale != 1:
+                maps *= scale
+            return rest(np.maximum(maps + biases, 0.0).reshape(-1))
+
+        return values
+
+
+def patch_index(image: torch.Size | tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    """Which numbers of an image [C, H, W], counted through, lie under the kernel at each place: [C · h · w · places]."""
+    numbers = np.arange(np.prod(image)).reshape(image)
+    windows = np.lib.stride_tricks.sliding_window_view(numbers, kernel, axis=(1, 2))[:, :: stride[0], :: stride[1]]
+    return torch.from_numpy(windows.transpose(0, 3, 4, 1, 2).reshape(-1))  # from [C, rows, columns, h, w]

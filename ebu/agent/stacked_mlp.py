@@ -68,15 +68,7 @@ class StackedMLP(StackedNetwork):
     def state_values(self, learner: int) -> Callable[[Array], Array]:
         if self.device.type != "cpu" or len(self._prepare):
             return self._state_values_by_tensors(learner)
-        layers = [(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights]  # views
-        hidden, (last_weight, last_bias) = layers[:-1], layers[-1]
-
-        def values(state: Array) -> Array:
-            for weight, bias in hidden:
-                state = np.maximum(weight @ state + bias, 0.0)
-            return last_weight @ state + last_bias
-
-        return values
+        return one_by_one([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])  # views
 
     def _state_values_by_tensors(self, learner: int) -> Callable[[Array], Array]:
         def values(state: Array) -> Array:
@@ -109,6 +101,18 @@ def backward(slope: Tensor, inputs: list[Tensor], weights: Weights, gradients: W
 def behind(slope: Tensor, weight: Tensor, rectified: Tensor) -> Tensor:
     """The slope at a layer's output taken back through it and through the ReLU that gave its input."""
     return torch.ops.aten.threshold_backward(torch.bmm(slope, weight), rectified, 0)
+
+
+def one_by_one(layers: list[tuple[Array, Array]]) -> Callable[[Array], Array]:
+    """A function from the input [in] of linear layers, weight [out, in] and bias [out], to their output."""
+    hidden, (last_weight, last_bias) = layers[:-1], layers[-1]
+
+    def values(state: Array) -> Array:
+        for weight, bias in hidden:
+            state = np.maximum(weight @ state + bias, 0.0)
+        return last_weight @ state + last_bias
+
+    return values
 
 
 def is_linear_chain(layers: Sequence[nn.Module]) -> bool:

@@ -12,10 +12,9 @@ from ebu.agent.stacked_mlp import StackedMLP
 
 
 def stacked(skeleton: nn.Module, learners: int, device: torch.device) -> StackedNetwork:
-    """One network's convolution is fastest as the library has it; K of them share the patches they look at."""
     if StackedMLP.fits(skeleton):
         return StackedMLP(skeleton, learners, device)
-    if learners > 1 and StackedConvolution.fits(skeleton):
+    if StackedConvolution.fits(skeleton):
         return StackedConvolution(skeleton, learners, device)
     if StackedImages.fits(skeleton):
         return StackedImages(skeleton, learners, device)
