@@ -69,7 +69,7 @@ class Backlog:
             if getattr(parts[0][0].targets, name) is None:
                 return None
             tensors = [
-                getattr(pending.targets, name)[..., torch.from_numpy(positions).to(self._device)]
+                getattr(pending.targets, name).index_select(-1, torch.from_numpy(positions).to(self._device))
                 for pending, positions in parts
             ]
             return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)

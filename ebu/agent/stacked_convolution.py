@@ -21,6 +21,8 @@ from ebu.agent.stacked import Pullback
 from ebu.agent.stacked_mlp import StackedMLP, backward, behind, forward, is_linear_chain, one_by_one
 from ebu.types import Array
 
+NUMPY_UP_TO_ELEMENTS = 500_000  # weights; with more of them NumPy's products of one state are slower than a tensor's
+
 
 class StackedConvolution(StackedMLP):
     """K networks of one convolution without padding, ReLU, flattening, and linear layers with ReLU between them."""
@@ -44,79 +46,82 @@ class StackedConvolution(StackedMLP):
         return cast(Scale, cast(nn.Sequential, self.skeleton)[0]).scale
 
     @cached_property
-    def _indices(self) -> dict[torch.Size | tuple[int, ...], Tensor]:
+    def _indices(self) -> dict[tuple[int, ...], Tensor]:
         """By shape of an image: see ``_index``."""
         return {}
 
-    def _index(self, image: torch.Size | tuple[int, ...]) -> Tensor:
-        """[patch · places]: which number of the image [C, H, W] is seen where; made once for each shape."""
-        index = self._indices.get(image)
-        if index is None:
+    def _index(self, image: tuple[int, ...]) -> Tensor:
+        """Which number of an image [C, H, W] is seen at each place, as [patch · places]; made once for each shape."""
+        if image not in self._indices:
             convolution = cast(nn.Conv2d, cast(nn.Sequential, self.skeleton)[1])
-            index = patch_index(image, convolution.kernel_size, convolution.stride).to(self.device)
-            self._indices[image] = index
-        return index
+            index = patch_index(image, convolution.kernel_size, convolution.stride)
+            self._indices[image] = torch.from_numpy(index).to(self.device)
+        return self._indices[image]
 
-    @torch.no_grad()
     def _kernels(self) -> tuple[Tensor, Tensor]:
-        """All kernels [K·filters, patch] and biases [K·filters, 1]; of one network they are where they are."""
+        """All kernels [K·filters, patch] and biases [K·filters, 1]; those of one network are read where they lie."""
         weight, bias = self._weights[0]
-        rows = weight.shape[0] * weight.shape[1]
-        kernels = weight.reshape(rows, -1)
-        return kernels if self._scale == 1.0 else kernels * self._scale, bias.reshape(rows, 1)
+        kernels = weight.reshape(-1, weight[0, 0].numel())
+        return kernels if self._scale == 1.0 else kernels * self._scale, bias.reshape(-1, 1)
 
-    @torch.no_grad()
     def _convolve(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """The patches [B, patch, places], and the rectified features [K, B, filters·places]."""
         count = len(states)
         kernels, biases = self._kernels()
-        patches = states.reshape(count, -1).to(torch.float32).index_select(1, self._index(states.shape[1:]))
-        patches = patches.view(count, kernels.shape[1], -1)
+        numbers = states.reshape(count, -1).to(kernels.dtype)  # as floats: bytes are picked one by one, which is slower
+        patches = numbers.index_select(1, self._index(states.shape[1:])).view(count, kernels.shape[1], -1)
         maps = torch.baddbmm(biases, kernels.expand(count, *kernels.shape), patches).relu_()  # [B, K·filters, places]
         return patches, maps.view(count, self.learners, -1).transpose(0, 1)
 
     # ------------------------------------------------------------------ values and their gradient
 
-    @torch.no_grad()
     def _forward(self, states: Tensor) -> list[Tensor]:
-        return forward(self._convolve(states)[1], self._weights[1:])
+        return forward(self._convolve(states)[1], self._factors[1:])
 
     def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
         patches, features = self._convolve(states)
-        with torch.no_grad():
-            *inputs, values = forward(features, self._weights[1:])
+        *inputs, values = forward(features, self._factors[1:])
 
-        @torch.no_grad()
         def pullback(slope: Tensor) -> None:
             linear = self._weights[1:]
             slope = behind(backward(slope, inputs, linear, self._gradients[1:]), linear[0][0], features)
-            weight_gradient, bias_gradient = self._gradients[0]
-            maps = slope.transpose(0, 1).reshape(len(patches), -1, patches.shape[2])  # [B, K·filters, places]
-            by_state = torch.bmm(maps, patches.transpose(1, 2))  # [B, K·filters, patch]
-            gradient = by_state.sum(0) if self._scale == 1.0 else by_state.sum(0).mul_(self._scale)
-            weight_gradient.copy_(gradient.view(weight_gradient.shape))
-            bias_gradient.copy_(maps.sum((0, 2)).view(bias_gradient.shape))
+            self._backward(slope, patches)
 
         return values, pullback
 
+    def _backward(self, slope: Tensor, patches: Tensor) -> None:
+        """Write the gradient of the kernels and their biases from the slope [K, B, filters·places] at their output."""
+        weight, bias = self._gradients[0]
+        kernels = weight.flatten(2)  # [K, filters, patch]
+        count, _, places = patches.shape
+        maps = slope.transpose(0, 1).reshape(count, -1, places)  # [B, K·filters, places]
+        by_state = torch.bmm(maps, patches.transpose(1, 2)).view(count, *kernels.shape)
+        torch.sum(by_state, dim=0, out=kernels)
+        torch.sum(maps.view(count, *bias.shape, places), dim=(0, 3), out=bias)
+        if self._scale != 1.0:
+            kernels.mul_(self._scale)
+
     def state_values(self, learner: int) -> Callable[[Array], Array]:
-        if self.device.type != "cpu":
+        if self.device.type != "cpu" or self.parameters.shape[1] > NUMPY_UP_TO_ELEMENTS:
             return self._state_values_by_tensors(learner)
-        (kernel, bias), *linear = ((weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights)
-        kernels, biases, scale, rest = kernel.reshape(len(kernel), -1), bias[:, None], np.float32(self._scale), one_by_one(linear)
+        (weight, bias), *linear = [(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights]
+        kernels, biases = weight.reshape(len(weight), -1), bias[:, None]  # views
+        scale, values_of = np.float32(self._scale), one_by_one(linear)
 
         def values(state: Array) -> Array:
-            patches = state.take(self._index(state.shape).numpy()).astype(np.float32).reshape(kernels.shape[1], -1)
-            maps = kernels @ patches
-            if scale != 1:
-                maps *= scale
-            return rest(np.maximum(maps + biases, 0.0).reshape(-1))
+            numbers = state.astype(np.float32)
+            if scale != 1.0:
+                numbers *= scale
+            maps = kernels.dot(numbers.take(self._index(state.shape).numpy()).reshape(kernels.shape[1], -1))
+            maps += biases
+            np.maximum(maps, 0.0, out=maps)
+            return values_of(maps.reshape(-1))
 
         return values
 
 
-def patch_index(image: torch.Size | tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+def patch_index(image: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]) -> Array:
     """Which numbers of an image [C, H, W], counted through, lie under the kernel at each place: [C · h · w · places]."""
     numbers = np.arange(np.prod(image)).reshape(image)
     windows = np.lib.stride_tricks.sliding_window_view(numbers, kernel, axis=(1, 2))[:, :: stride[0], :: stride[1]]
-    return torch.from_numpy(windows.transpose(0, 3, 4, 1, 2).reshape(-1))  # from [C, rows, columns, h, w]
+    return windows.transpose(0, 3, 4, 1, 2).reshape(-1)  # from [C, rows, columns, h, w]

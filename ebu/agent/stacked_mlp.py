@@ -17,6 +17,7 @@ from ebu.agent.stacked import Pullback, StackedNetwork
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: [K, out, in], [K, out]
+Factors = list[tuple[Tensor, Tensor]]  # the same as a product takes them: [K, in, out], [K, 1, out]
 
 
 class StackedMLP(StackedNetwork):
@@ -44,14 +45,18 @@ class StackedMLP(StackedNetwork):
         return self._layers(self.parameters)
 
     @cached_property
+    def _factors(self) -> Factors:
+        """Views of the weights, made once: a view costs as much as a small product. None of this asks for autograd."""
+        return [(weight.transpose(1, -1), bias.unsqueeze(1)) for weight, bias in self._weights]
+
+    @cached_property
     def _gradients(self) -> Weights:
         return self._layers(self.gradient)
 
-    @torch.no_grad()
     def _forward(self, states: Tensor) -> list[Tensor]:
         """The input of each layer, [K, B, in], and last the output, [K, B, A]."""
         inputs = self._prepare(states) if len(self._prepare) else states
-        return forward(inputs.expand(self.learners, *inputs.shape), self._weights)
+        return forward(inputs.expand(self.learners, *inputs.shape), self._factors)
 
     def values(self, states: Tensor) -> Tensor:
         return self._forward(states)[-1]
@@ -59,7 +64,6 @@ class StackedMLP(StackedNetwork):
     def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
         *inputs, values = self._forward(states)
 
-        @torch.no_grad()
         def pullback(slope: Tensor) -> None:
             backward(slope, inputs, self._weights, self._gradients)
 
@@ -77,13 +81,13 @@ class StackedMLP(StackedNetwork):
         return values
 
 
-def forward(inputs: Tensor, weights: Weights) -> list[Tensor]:
+def forward(inputs: Tensor, factors: Factors) -> list[Tensor]:
     """The input of each linear layer, [K, B, in], and last the output, with ReLU between the layers."""
     layers = [inputs]
-    for weight, bias in weights[:-1]:
-        layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)).relu_())
-    weight, bias = weights[-1]
-    layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)))
+    for weight, bias in factors[:-1]:
+        layers.append(torch.baddbmm(bias, layers[-1], weight).relu_())
+    weight, bias = factors[-1]
+    layers.append(torch.baddbmm(bias, layers[-1], weight))
     return layers
 
 
@@ -109,8 +113,10 @@ def one_by_one(layers: list[tuple[Array, Array]]) -> Callable[[Array], Array]:
 
     def values(state: Array) -> Array:
         for weight, bias in hidden:
-            state = np.maximum(weight @ state + bias, 0.0)
-        return last_weight @ state + last_bias
+            state = weight.dot(state)
+            state += bias
+            np.maximum(state, 0.0, out=state)
+        return last_weight.dot(state) + last_bias
 
     return values
 

@@ -66,7 +66,7 @@ def test_only_chains_of_linear_layers_take_the_fast_path():
     convolutional = build_network(IMAGE, 3, 1, NetworkConfig(network="minatar"))
     assert isinstance(stacked(plain, 1, CPU), StackedMLP)
     assert not isinstance(stacked(dueling, 1, CPU), StackedMLP)
-    assert type(stacked(convolutional, 1, CPU)) is StackedNetwork
+    assert type(stacked(convolutional, 1, CPU)) is StackedConvolution
     assert type(stacked(convolutional, 2, CPU)) is StackedConvolution
     assert not StackedMLP.fits(convolutional)
     assert not StackedMLP.fits(nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)))
