@@ -58,11 +58,16 @@ class StackedConvolution(StackedMLP):
             self._indices[image] = torch.from_numpy(index).to(self.device)
         return self._indices[image]
 
+    @cached_property
+    def _first(self) -> tuple[Tensor, Tensor]:
+        """Views of the kernels [K, filters, patch] and their biases [K, filters, 1]."""
+        weight, bias = self._weights[0]
+        return weight.flatten(2), bias.unsqueeze(2)
+
     def _kernels(self) -> tuple[Tensor, Tensor]:
         """All kernels [K·filters, patch] and biases [K·filters, 1]; those of one network are read where they lie."""
-        weight, bias = self._weights[0]
-        kernels = weight.reshape(-1, weight[0, 0].numel())
-        return kernels if self._scale == 1.0 else kernels * self._scale, bias.reshape(-1, 1)
+        kernels, biases = (view[0] if self.learners == 1 else view.flatten(0, 1) for view in self._first)
+        return kernels if self._scale == 1.0 else kernels * self._scale, biases
 
     def _convolve(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """The patches [B, patch, places], and the rectified features [K, B, filters·places]."""
