@@ -29,7 +29,9 @@ def test_each_requirement_is_pinned_to_its_lower_bound():
     assert pins == ["numpy==1.26", "pytest==8", "ray==2.30", "torch==2.4"]
 
 
-@pytest.mark.parametrize("requirement", ["torch", "torch<3", "torch~=2.4", "torch!=2.5,>=2.4", "torch>=2.4; python_version<'4'"])
+@pytest.mark.parametrize(
+    "requirement", ["torch", "torch<3", "torch~=2.4", "torch!=2.5,>=2.4", "torch>=2.4; python_version<'4'"]
+)
 def test_a_requirement_whose_lower_bound_cannot_be_read_is_refused(requirement):
     with pytest.raises(ValueError, match=re.escape(repr(requirement))):
         load().lowest(project(requirement))
