@@ -1,5 +1,6 @@
 # make run   set up what the main job needs, then train EBU on the embedded MNIST maze
 # make test  set up everything, then lint, types and tests
+# make test-lowest  the tests with the lowest versions pyproject.toml allows (PYTHON=python3.11); test-newest: the newest there are
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
 # make results  docs/results.md, the README's table and its picture from the rows in results/
 
@@ -9,13 +10,25 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
 
-.PHONY: run test bench results lint types clean
+.PHONY: run test test-lowest test-newest bench results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
 
 test: $(VENV)/.test lint types
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# Several GB each: PyPI's builds of PyTorch for Linux bring CUDA along. docs/versions.md says when these ran last.
+test-lowest:
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(PYTHON) scripts/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet -c .venv-lowest/constraints.txt -e ".[$(EXTRAS),dev]"
+	.venv-lowest/bin/python -m pytest -n 2 $(ARGS)
+
+test-newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade -e ".[$(EXTRAS),dev]"
+	.venv-newest/bin/python -m pytest -n 2 $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check ebu tests bench scripts
@@ -41,4 +54,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-newest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
