@@ -1,6 +1,7 @@
 # make run   set up what the main job needs, then train EBU on the embedded MNIST maze
 # make test  set up everything, then lint, types and tests
 # make test-slow  the tests that take longer than the default run allows
+# make test-lowest  the tests with the lowest versions pyproject.toml allows (PYTHON=python3.11); test-newest: the newest there are
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
 # make results  docs/results.md, the README's table and its picture from the rows in results/
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
 
-.PHONY: run test test-slow bench results lint types clean
+.PHONY: run test test-slow test-lowest test-newest bench results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
@@ -20,6 +21,18 @@ test: $(VENV)/.test lint types
 
 test-slow: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow $(ARGS)
+
+# Several GB each: PyPI's builds of PyTorch for Linux bring CUDA along. docs/versions.md says when these ran last.
+test-lowest:
+	$(PYTHON) -m venv --clear .venv-lowest
+	$(PYTHON) scripts/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet -c .venv-lowest/constraints.txt -e ".[$(EXTRAS),dev]"
+	.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --upgrade -e ".[$(EXTRAS),dev]"
+	.venv-newest/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check ebu tests bench scripts examples
@@ -45,4 +58,4 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@ $(VENV)/.run
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-newest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 
 
-def rounds(contestants: dict[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+def rounds(
+    contestants: dict[str, Callable[[], object]], turns: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds of each turn of each contestant, played in rotation after one turn to warm up."""
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(turns + 1):
         for name, play in contestants.items():
-            elapsed = _seconds(play)
+            elapsed = _seconds(play, clock)
             if turn:
                 seconds[name].append(elapsed)
     return seconds
@@ -36,7 +38,7 @@ def repeat(function: Callable[[], object], times: int) -> Callable[[], None]:
     return run
 
 
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _seconds(function: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
     function()
-    return time.perf_counter() - start
+    return clock() - start

@@ -227,7 +227,7 @@ class Agent:
 
         Each callback is called with every event; one that returns False stops the training. With ``run`` the training
         keeps a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
-        ``ebu.resume(run)`` continues it exactly where its last checkpoint stands.
+        ``ebu.resume(run)`` continues it exactly from its last checkpoint.
         """
         if total_timesteps < 0:
             raise UserError(f"total_timesteps must be at least 0, got {total_timesteps}")
@@ -431,7 +431,7 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
     here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not here.get(device.type, False):
-        raise UserError(f"device {name!r} asked for, but PyTorch sees no {device.type} device here; use --device cpu")
+        raise UserError(f"device {name!r} is not available: PyTorch finds no {device.type} device here; use --device cpu")
     return device
 
 

@@ -45,7 +45,7 @@ def resume(
     announce: Callable[[str], None] = print,
     trust_env: bool = False,
 ) -> Agent:
-    """Continue a run folder exactly where its last checkpoint stands, to the end of its plan.
+    """Continue a run folder exactly from its last checkpoint, to the end of its plan.
 
     ``trust_env`` as for ``ebu.load``.
     """

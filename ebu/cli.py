@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
     # Threads that wait by spinning steal the core from the one they wait for as soon as the machine is shared.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    for stream in (sys.stdout, sys.stderr):  # a name with a letter the terminal lacks must not end a run
+    for stream in (sys.stdout, sys.stderr):  # a character that the terminal cannot show must not end a run
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         print("ebu: out of memory; use a smaller --batch-size, --hidden-sizes or --buffer-size", file=sys.stderr)
         return FAILURE
-    except Exception as error:  # the last resort: a defect or a broken environment, still one line
+    except Exception as error:  # anything unexpected, such as a defect or a broken environment: still one line
         if debug:
             raise
         text = " ".join(str(error).split()) or type(error).__name__
@@ -85,7 +85,7 @@ def _command(module: str, function: str) -> Callable[[list[str]], int]:
 
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "train": ("train an agent", _command("train", "train")),
-    "resume": ("continue a run, exactly where it stopped", _command("resume", "resume")),
+    "resume": ("continue an interrupted run exactly", _command("resume", "resume")),
     "verify": ("check a run folder, and that resuming is exact", _command("resume", "verify")),
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),

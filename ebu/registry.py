@@ -62,7 +62,7 @@ _METHODS: dict[str, Method] = {}
 
 
 def add_method(method: Method) -> None:
-    """Put a method on the list; a name is given once."""
+    """Put a method on the list; names are unique."""
     if _METHODS.get(method.name, method) is not method:
         raise UserError(f"there is already a method named {method.name!r}; choose another name")
     _METHODS[method.name] = method

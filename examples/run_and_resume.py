@@ -17,5 +17,5 @@ def stop_halfway(event):
 agent.learn(steps, callback=stop_halfway, run="runs/cartpole")
 print("stopped at step", agent.loop.step)
 
-agent = ebu.resume("runs/cartpole")  # exactly where the last checkpoint stands
+agent = ebu.resume("runs/cartpole")  # exactly from the last checkpoint
 print("finished at step", agent.loop.step)

@@ -56,7 +56,6 @@ def test_resume_stops_again_when_a_callback_says_so(trained, tmp_path):
     assert (run / "metrics.jsonl").read_bytes() == (trained / "metrics.jsonl").read_bytes()
 
 
-@pytest.mark.xfail(raises=ebu.UserError, strict=True, reason="conclude() makes a copy of the environment to look for a maze")
 def test_an_environment_object_without_an_id_is_resumed_with_one(tmp_path):
     settings = {**SETTINGS, "eval_every": 0}
     ebu.EBU(Corridor(), **settings).learn(300, run=tmp_path / "straight")

@@ -68,8 +68,7 @@ class Slow(Corridor):
 @pytest.mark.parametrize("how", ["a signal", "two signals"])
 def test_after_an_interrupt_no_transition_is_stored_that_did_not_happen(how):
     env = Slow()
-    agent = ebu.EBU(env, **{**SMALL, "learning_starts": 10**6})
-    agent.loop
+    agent = ebu.EBU(env, **{**SMALL, "learning_starts": 10**6}).learn(1)
     rng = np.random.default_rng(0)
     interrupted = 0
     for _ in range(40):
@@ -130,7 +129,10 @@ def forget():
     gymnasium.registry.pop("Stranger-v0", None)
 
 
-@pytest.mark.parametrize("command", ["eval run --episodes 1", "eval run/policy.ebu --episodes 1", "resume run", "verify run --prove True"])
+COMMANDS = ["eval run --episodes 1", "eval run/policy.ebu --episodes 1", "resume run", "verify run --prove True"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_module_named_by_a_file_is_imported_only_when_it_is_trusted(stranger, command, capsys):
     assert main(command.split()) == 2
     told = capsys.readouterr().err

@@ -24,7 +24,7 @@ from ebu.storage.verify import is_unlisted, verify_run
 
 @dataclass(frozen=True)
 class ResumeArguments:
-    """Continue a run exactly where its last checkpoint stands."""
+    """Continue a run exactly from its last checkpoint."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""

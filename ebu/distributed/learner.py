@@ -216,7 +216,7 @@ class DistributedLearner:
         self._change("copy_to_all", learner)
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        self._learning_rate = learning_rate  # told with the next update
+        self._learning_rate = learning_rate  # sent with the next update
 
     def state_dict(self) -> dict[str, Any]:
         return self._call("state_dict")

@@ -68,7 +68,8 @@ class Backlog:
 
         def columns(pick: Callable[[Targets], Tensor]) -> Tensor:
             tensors = [
-                pick(pending.targets)[..., torch.from_numpy(positions).to(self._device)] for pending, positions in parts
+                pick(pending.targets).index_select(-1, torch.from_numpy(positions).to(self._device))
+                for pending, positions in parts
             ]
             return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
 

@@ -15,7 +15,7 @@ LossFunction = Callable[[Tensor], tuple[Tensor, Tensor]]
 def huber_sum(errors: Tensor) -> tuple[Tensor, Tensor]:
     """Σ Huber(target − value), threshold 1: its slope is the error clipped to ±1, as the Nature code sums it."""
     clipped = errors.clamp(-1.0, 1.0)
-    return clipped * (errors - 0.5 * clipped), -clipped
+    return clipped * errors.sub(clipped, alpha=0.5), -clipped
 
 
 def huber_mean(errors: Tensor) -> tuple[Tensor, Tensor]:

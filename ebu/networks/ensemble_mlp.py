@@ -17,6 +17,7 @@ from ebu.networks.ensemble import Ensemble, Pullback
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: [K, out, in], [K, out]
+Factors = list[tuple[Tensor, Tensor]]  # the same as a product takes them: [K, in, out], [K, 1, out]
 
 
 class EnsembleMLP(Ensemble):
@@ -44,14 +45,18 @@ class EnsembleMLP(Ensemble):
         return self._layers(self.parameters)
 
     @cached_property
+    def _factors(self) -> Factors:
+        """Views of the weights, made once: a view costs as much as a small product. None of this asks for autograd."""
+        return [(weight.transpose(1, -1), bias.unsqueeze(1)) for weight, bias in self._weights]
+
+    @cached_property
     def _gradients(self) -> Weights:
         return self._layers(self.gradient)
 
-    @torch.no_grad()
     def _forward(self, states: Tensor) -> list[Tensor]:
         """The input of each layer, [K, B, in], and last the output, [K, B, A]."""
         inputs = self._prepare(states) if len(self._prepare) else states
-        return forward(inputs.expand(self.learners, *inputs.shape), self._weights)
+        return forward(inputs.expand(self.learners, *inputs.shape), self._factors)
 
     def values(self, states: Tensor) -> Tensor:
         return self._forward(states)[-1]
@@ -59,7 +64,6 @@ class EnsembleMLP(Ensemble):
     def differentiate(self, states: Tensor) -> tuple[Tensor, Pullback]:
         *inputs, values = self._forward(states)
 
-        @torch.no_grad()
         def pullback(slope: Tensor) -> None:
             backward(slope, inputs, self._weights, self._gradients)
 
@@ -68,15 +72,7 @@ class EnsembleMLP(Ensemble):
     def state_values(self, learner: int) -> Callable[[Array], Array]:
         if self.device.type != "cpu" or len(self._prepare):
             return self._state_values_by_tensors(learner)
-        layers = [(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights]  # views
-        hidden, (last_weight, last_bias) = layers[:-1], layers[-1]
-
-        def values(state: Array) -> Array:
-            for weight, bias in hidden:
-                state = np.maximum(weight @ state + bias, 0.0)
-            return last_weight @ state + last_bias
-
-        return values
+        return one_by_one([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])  # views
 
     def _state_values_by_tensors(self, learner: int) -> Callable[[Array], Array]:
         def values(state: Array) -> Array:
@@ -85,13 +81,13 @@ class EnsembleMLP(Ensemble):
         return values
 
 
-def forward(inputs: Tensor, weights: Weights) -> list[Tensor]:
+def forward(inputs: Tensor, factors: Factors) -> list[Tensor]:
     """The input of each linear layer, [K, B, in], and last the output, with ReLU between the layers."""
     layers = [inputs]
-    for weight, bias in weights[:-1]:
-        layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)).relu_())
-    weight, bias = weights[-1]
-    layers.append(torch.baddbmm(bias.unsqueeze(1), layers[-1], weight.transpose(1, 2)))
+    for weight, bias in factors[:-1]:
+        layers.append(torch.baddbmm(bias, layers[-1], weight).relu_())
+    weight, bias = factors[-1]
+    layers.append(torch.baddbmm(bias, layers[-1], weight))
     return layers
 
 
@@ -109,6 +105,20 @@ def backward(slope: Tensor, inputs: list[Tensor], weights: Weights, gradients: W
 def behind(slope: Tensor, weight: Tensor, rectified: Tensor) -> Tensor:
     """The slope at a layer's output taken back through it and through the ReLU that gave its input."""
     return torch.ops.aten.threshold_backward(torch.bmm(slope, weight), rectified, 0)
+
+
+def one_by_one(layers: list[tuple[Array, Array]]) -> Callable[[Array], Array]:
+    """A function from the input [in] of linear layers, weight [out, in] and bias [out], to their output."""
+    hidden, (last_weight, last_bias) = layers[:-1], layers[-1]
+
+    def values(state: Array) -> Array:
+        for weight, bias in hidden:
+            state = weight.dot(state)
+            state += bias
+            np.maximum(state, 0.0, out=state)
+        return last_weight.dot(state) + last_bias
+
+    return values
 
 
 def is_linear_chain(layers: Sequence[nn.Module]) -> bool:

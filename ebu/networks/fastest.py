@@ -12,10 +12,9 @@ from ebu.networks.ensemble_mlp import EnsembleMLP
 
 
 def fastest_ensemble(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
-    """One network's convolution is fastest as the library has it; K of them share the patches they look at."""
     if EnsembleMLP.fits(skeleton):
         return EnsembleMLP(skeleton, learners, device)
-    if learners > 1 and EnsembleConvolution.fits(skeleton):
+    if EnsembleConvolution.fits(skeleton):
         return EnsembleConvolution(skeleton, learners, device)
     if EnsembleImages.fits(skeleton):
         return EnsembleImages(skeleton, learners, device)

@@ -22,6 +22,7 @@ class TrainedAgent(Protocol):
     """What the pictures need of an agent."""
 
     interface: Interface
+    env: gymnasium.Env[Any, Any]
 
     @property
     def policy(self) -> Policy: ...
@@ -49,9 +50,10 @@ def greedy_maze(agent: TrainedAgent, seed: int = 0) -> MNISTMaze | None:
 
     None where the agent lives in another environment.
     """
-    maze = agent.make_env().unwrapped
-    if not isinstance(maze, MNISTMaze):
+    if not isinstance(agent.env.unwrapped, MNISTMaze):
         return None
+    maze = agent.make_env().unwrapped
+    assert isinstance(maze, MNISTMaze)
     if agent.interface.stack == 1:
         rng = np.random.default_rng(seed) if maze.redraw_digits else None
         cells = maze.all_positions()

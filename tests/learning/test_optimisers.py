@@ -23,9 +23,9 @@ def start(shape=(2, 11)):
     return np.random.default_rng(99).normal(size=shape)
 
 
-def optimise(name, config, series, dtype=torch.float64):
+def optimise(name, config, series, dtype=torch.float64, beginning=None):
     """All parameters after each step."""
-    parameters = torch.from_numpy(start(series[0].shape)).to(dtype)
+    parameters = torch.from_numpy(start(series[0].shape) if beginning is None else beginning).to(dtype)
     gradient = torch.zeros_like(parameters)
     optimiser = OPTIMISERS[name](parameters, gradient, config)
     history = []
@@ -85,6 +85,17 @@ def test_blocks_change_nothing(name, monkeypatch):
     monkeypatch.setattr(optimisers, "CACHE_BLOCK_ELEMENTS", 7)
     in_blocks = optimise(name, config, gradients((3, 1000)))
     np.testing.assert_allclose(in_blocks, whole, **RUN)
+
+
+@pytest.mark.parametrize("fused_from", [1, 10**9])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_a_learner_gets_the_same_bits_alone_as_among_others(name, fused_from, monkeypatch):
+    """37 is no multiple of what a processor takes at once: the fused form must not run from one learner into the next."""
+    monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
+    config, series = LearnerConfig(optimizer_eps=0.01), gradients((3, 37))
+    together = optimise(name, config, series, torch.float32)
+    alone = optimise(name, config, [values[1:2] for values in series], torch.float32, start((3, 37))[1:2])
+    assert np.array_equal(alone[:, 0], together[:, 1])
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)

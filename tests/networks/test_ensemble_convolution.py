@@ -1,3 +1,7 @@
+"""Patches times kernels equal a convolution; the gradient written out equals autograd's, in double precision too."""
+
+from __future__ import annotations
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +9,7 @@ from torch import nn
 
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
+from ebu.networks import ensemble_convolution
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_convolution import EnsembleConvolution
 from ebu.networks.modules import Scale, build_network
@@ -52,8 +57,52 @@ def test_values_and_gradients_equal_those_of_autograd(double, skeleton, learners
     assert_within(fast.gradient, general.gradient, gradient_bounds)
 
 
-def test_values_of_one_state_follow_the_weights_as_they_change(double):
-    fast, general = pair(minatar(), 3)
+@pytest.mark.parametrize("skeleton", [minatar, strided])
+@pytest.mark.parametrize("learners", [1, 3])
+def test_in_double_precision_the_gradient_is_autograd_s(skeleton, learners):
+    fast = EnsembleConvolution(skeleton(), learners, CPU)
+    fast.initialise(torch.Generator().manual_seed(0))
+    fast.parameters = fast.parameters.double()
+    x = states(9)
+    slope = torch.randn(learners, 9, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    values, pullback = fast.differentiate(x)
+    pullback(slope)
+    scale, convolution = fast.skeleton[0].scale, fast.skeleton[1]
+    for learner in range(learners):
+        weights = [w[learner].clone().requires_grad_() for w in fast.views(fast.parameters)]
+        maps = torch.conv2d(x.double() * scale, weights[0], weights[1], convolution.stride).relu()
+        here = maps.flatten(1)
+        for layer in range(2, len(weights), 2):
+            here = (here.relu() if layer > 2 else here) @ weights[layer].t() + weights[layer + 1]
+        torch.testing.assert_close(values[learner], here.detach(), rtol=1e-12, atol=1e-12)
+        gradients = torch.autograd.grad(here, weights, slope[learner])
+        for view, gradient in zip(fast.views(fast.gradient), gradients):
+            torch.testing.assert_close(view[learner], gradient, rtol=1e-11, atol=1e-11)
+
+
+def test_the_same_input_gives_the_same_bits():
+    results = []
+    for _ in range(2):
+        network, _ = pair(minatar(), 1)
+        values, pullback = network.differentiate(states(32))
+        pullback(torch.ones_like(values))
+        results.append((values, network.gradient.clone()))
+    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
+
+
+def test_images_of_several_sizes_may_come_in_turn():
+    """The kernel's places are looked up by the shape of the image, not remembered from the first."""
+    fast, general = pair(minatar(), 1)
+    wide = torch.from_numpy(np.random.default_rng(0).integers(2, size=(3, 4, 18, 6)).astype(np.uint8))  # as many places
+    for x in (states(3), wide, states(3)):
+        torch.testing.assert_close(fast.values(x), general.values(x).detach())
+
+
+@pytest.mark.parametrize("skeleton", [minatar, strided])
+@pytest.mark.parametrize("numpy_up_to", [10**9, 0])
+def test_values_of_one_state_follow_the_weights_as_they_change(double, skeleton, numpy_up_to, monkeypatch):
+    monkeypatch.setattr(ensemble_convolution, "NUMPY_UP_TO_ELEMENTS", numpy_up_to)
+    fast, general = pair(skeleton(), 3)
     quick, plain = fast.state_values(2), general.state_values(2)
     x = states(1)
     for _ in range(2):
@@ -74,4 +123,9 @@ def test_values_of_one_state_follow_the_weights_as_they_change(double):
     ids=["padded", "two convolutions", "grouped", "none", "no weights"],
 )
 def test_other_networks_are_left_to_the_general_path(layers):
-    assert not EnsembleConvolution.fits(nn.Sequential(*layers))
+    assert not EnsembleConvolution.fits(nn.Sequential(Scale(1.0), *layers))
+
+
+def test_kernels_that_lie_otherwise_in_the_block_are_left_to_the_general_path():
+    assert EnsembleConvolution.fits(minatar())
+    assert not EnsembleConvolution.fits(minatar().to(memory_format=torch.channels_last))

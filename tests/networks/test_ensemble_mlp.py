@@ -68,7 +68,7 @@ def test_only_chains_of_linear_layers_take_the_fast_path():
     convolutional = build_network(IMAGE, 3, 1, NetworkConfig(network="minatar"))
     assert isinstance(fastest_ensemble(plain, 1, CPU), EnsembleMLP)
     assert not isinstance(fastest_ensemble(dueling, 1, CPU), EnsembleMLP)
-    assert type(fastest_ensemble(convolutional, 1, CPU)) is Ensemble
+    assert type(fastest_ensemble(convolutional, 1, CPU)) is EnsembleConvolution
     assert type(fastest_ensemble(convolutional, 2, CPU)) is EnsembleConvolution
     assert not EnsembleMLP.fits(convolutional)
     assert not EnsembleMLP.fits(nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)))

@@ -27,6 +27,7 @@ from ebu.errors import UserError
 from ebu.experiments.sweeps.local_engine import cores
 from ebu.experiments.sweeps.store import Store, address_of, copy_order
 from ebu.experiments.sweeps.sweep import REFRESH_SECONDS, Job, Outcome, State, Sweep, look
+from ebu.plugins import inherited_plugins, load_plugins
 from ebu.storage.files import inside, make_folders, read_file, regular_files, write_atomically
 from ebu.storage.lock import NAME as LOCK
 from ebu.version import __version__
@@ -174,6 +175,7 @@ class _Conductor:
             config=to_json(job.trial.config()),
             version=__version__,
             store=address_of(self._engine.store, job.trial.id),
+            plugins=tuple(inherited_plugins()),
         )
 
     def _look(self) -> None:
@@ -225,6 +227,7 @@ class Order:
     config: str
     version: str
     store: str
+    plugins: tuple[str, ...] = ()  # modules that are installed on the node, or lie in a folder on its path
 
 
 def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
@@ -235,6 +238,10 @@ def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
 
     if order.version != __version__:
         return Outcome("failed", f"a node has ebu {__version__}, the sweep {order.version}; install the same on both"), {}
+    try:
+        load_plugins(order.plugins)
+    except UserError as error:
+        return Outcome("failed", f"on a node of the cluster: {error}"), {}
     shared = Path(order.token).exists()
     path = Path(order.path) if shared else _scratch(order.name)
     store = Store(order.store) if order.store else None
