@@ -386,6 +386,7 @@ class Agent:
             rng=np.random.default_rng(seed),
             stack=self.interface.stack,
             random_first_actions=self.config.exploration.random_first_actions,
+            max_steps=self.config.environment.max_episode_steps,
         )
 
     # ------------------------------------------------------------------ files
