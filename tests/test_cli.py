@@ -125,7 +125,7 @@ def test_a_broken_environment_is_one_line_too(tmp_path, capsys):
         gymnasium.registry.pop("Broken-v0")
     last = capsys.readouterr().err.splitlines()
     assert code == 1
-    assert any("the environment raised ZeroDivisionError at step 1, after action" in line for line in last)
+    assert any("the environment Broken-v0 raised ZeroDivisionError at step 1, after action" in line for line in last)
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 
 

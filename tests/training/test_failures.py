@@ -135,7 +135,7 @@ def test_an_environment_that_raises_in_the_probe_is_told_by_the_run(tmp_path, mo
     assert comes_back_exactly(Moody())
     assert main(["train", "--env", "Moody-v0", *FLAGS.split(), "--run", str(tmp_path / "r")]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("ebu: the environment raised OSError at step 4, after action")
+    assert last.startswith("ebu: the environment Moody-v0 raised OSError at step 4, after action")
     assert verify(tmp_path / "r" / "checkpoints") == []
 
 
@@ -186,7 +186,7 @@ def test_a_report_shows_the_failure_and_the_versions(tmp_path, moody):
     for name in ("a", "b"):
         assert main(["train", "--env", "Moody-v0", *FLAGS.split(), "--run", str(tmp_path / "runs" / name)]) == 1
     page = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "2 failed" in page and "failed: the environment raised OSError at step 4" in page
+    assert "2 failed" in page and "failed: the environment Moody-v0 raised OSError at step 4" in page
     assert "What the runs ran with (2 of 2 recorded it)" in page and software_versions()["torch"] in page
 
 
