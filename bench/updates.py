@@ -14,6 +14,7 @@ import torch
 
 from bench.timing import interleave
 from ebu.agent import Agent
+from ebu.distributed.learner import Ranks
 from ebu.distributed.processes import ProcessGroup
 from ebu.presets import configure
 from ebu.types import Episode
@@ -62,9 +63,10 @@ def learn(agent: Agent, updates: int) -> None:
 def filled_agent(name: str, settings: dict[str, Any], group: ProcessGroup | None = None) -> Agent:
     """An agent whose memory holds some episodes: vectors of noise, or a still picture that changes a little at each step."""
     common = {"double_q": False, "batch_size": 32, "buffer_size": 10_000, "eval_every": 0, "seed": 0}
-    agent = Agent.from_config(configure(name, **common, **settings), group=group)
+    agent = Agent.from_config(configure(name, **common, **settings), ranks=None if group is None else Ranks(group))
     loop = agent.loop
-    loop.planned_steps, loop.step = 10_000, 1
+    loop.plan(10_000)
+    loop.step = 1
     rng = np.random.default_rng(0)
     spec = loop.interface.spec
     for _ in range(EPISODES):
@@ -76,11 +78,10 @@ def filled_agent(name: str, settings: dict[str, Any], group: ProcessGroup | None
         loop.memory.add(
             Episode(
                 frames,
-                rng.integers(loop.actions, size=EPISODE_STEPS),
+                rng.integers(loop.interface.actions, size=EPISODE_STEPS),
                 rng.normal(size=EPISODE_STEPS).astype(np.float32),
                 np.full(EPISODE_STEPS, 0.5, np.float32),
                 True,
-                False,
             )
         )
     return agent

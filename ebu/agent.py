@@ -222,8 +222,12 @@ class Agent:
         callback: Listener | list[Listener] | None = None,
         progress_bar: bool = False,
         run: str | Path | None = None,
+        reset_num_timesteps: bool = True,
     ) -> Self:
-        """Train for this many agent steps; called again, it continues with memory, counters and schedules as they are.
+        """Train for this many agent steps; called again, it continues with network, memory and counters as they are.
+
+        Schedules (ε, the step size) are planned over the steps now asked for; with ``reset_num_timesteps=False`` over the
+        sum of these and the steps of the calls before, as in Stable-Baselines3.
 
         Each callback is called with every event; one that returns False stops the training. With ``run`` the training
         keeps a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
@@ -234,13 +238,15 @@ class Agent:
         if total_timesteps == 0:
             return self
         listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
-        until = self.loop.step + total_timesteps
+        loop = self.loop
+        until = loop.step + total_timesteps
+        start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
         with self._learning():
-            self._learn(until, total_timesteps, listeners, progress_bar, run)
+            self._learn(until, start, listeners, progress_bar, run)
         return self
 
     def _learn(
-        self, until: int, steps: int, listeners: list[Listener], progress_bar: bool, run: str | Path | None
+        self, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool, run: str | Path | None
     ) -> None:
         from ebu.training.trainer import Trainer
 
@@ -248,10 +254,11 @@ class Agent:
             folder = create_run(Path(run), override(self.config, steps=until))
             self.config = folder.config()
             with RunLock(folder.path):
-                interrupted = self.train_in(folder, listeners=listeners, progress_bar=progress_bar).interrupted
+                progress = self.train_in(folder, plan_start=plan_start, listeners=listeners, progress_bar=progress_bar)
+                interrupted = progress.interrupted
         else:
             with self.threads(), self._bar(progress_bar, self.loop.step, until) as bars:
-                trainer = Trainer(self.loop, until, steps, announce=warn)
+                trainer = Trainer(self.loop, until, plan_start, announce=warn)
                 trainer.run([*listeners, *bars])
                 interrupted = trainer.interrupted
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
@@ -272,6 +279,7 @@ class Agent:
         folder: RunFolder,
         *,
         resume: bool = False,
+        plan_start: int = 0,
         tensorboard: bool = True,
         listeners: Sequence[Listener] = (),
         progress_bar: bool = False,
@@ -284,7 +292,7 @@ class Agent:
         from ebu.training.trainer import Trainer
 
         with self.threads():
-            trainer = Trainer(self.loop, self.config.steps, folder=folder, announce=announce)
+            trainer = Trainer(self.loop, self.config.steps, plan_start, folder, announce)
             if resume:
                 trainer.resume()
             if trainer.is_finished:

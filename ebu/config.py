@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -259,8 +260,22 @@ def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
     return arguments
 
 
+def environment_pairs(given: Any) -> tuple[str, ...]:
+    """Environment arguments as pairs: {"slip": 0.1}, ["slip=0.1"] and ("slip=0.1",) mean the same."""
+    if isinstance(given, Mapping):
+        try:
+            return tuple(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in given.items())
+        except TypeError as error:
+            raise UserError(f"env_args takes numbers, texts and truth values, got {_shown(given)}") from error
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UserError(f"env_args takes a dictionary or pairs such as (\"slip=0.1\",), got {_shown(given)}")
+    return tuple(given)
+
+
 def merge_environment_arguments(base: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
     """``given`` on top of ``base``: a key that is given again replaces the old pair, the others stay."""
+    if not all(isinstance(pair, str) for pair in given):
+        raise UserError(f"env_args must be texts of the form key=value, got {_shown(given)}")
     keys = {pair.partition("=")[0] for pair in given}
     return (*(pair for pair in base if pair.partition("=")[0] not in keys), *given)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebu.config import Config, merge_environment_arguments, override
+from ebu.config import Config, environment_pairs, merge_environment_arguments, override
 from ebu.envs.families import family
 from ebu.envs.family import DEFAULT_PRESET
 from ebu.errors import UserError
@@ -22,6 +22,7 @@ def configure(algo: str = "ebu", env: str = "maze", preset: str = DEFAULT_PRESET
         raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(presets)}")
     config = override(Config(), algo=algo, env=env, preset=preset, **presets[preset])
     config = override(config, **find_method(algo).defaults)
-    if isinstance(settings.get("env_args"), tuple):
-        settings["env_args"] = merge_environment_arguments(config.environment.env_args, settings["env_args"])
+    if "env_args" in settings:
+        given = environment_pairs(settings["env_args"])
+        settings["env_args"] = merge_environment_arguments(config.environment.env_args, given)
     return override(config, **settings)

@@ -124,6 +124,37 @@ def test_learning_again_continues_with_memory_and_counters():
     assert loop.memory.steps > steps and loop.updates > updates and loop.episodes > episodes
 
 
+def test_schedules_are_planned_over_the_steps_now_asked_for():
+    agent = ebu.EBU("CartPole-v1", seed=0, **{**SMALL, "learning_rate_schedule": "linear", "exploration_fraction": 1.0})
+    for _ in range(2):
+        agent.learn(100)
+        assert agent.loop.learner._optimiser.learning_rate < 0.1 * agent.config.learner.learning_rate  # nearly at its end
+        assert (agent.loop.plan_start, agent.loop.planned_steps) == (agent.loop.step - 100, 100)
+        final = agent.config.exploration.exploration_final_eps
+        assert agent.loop.epsilon(50) == pytest.approx((1.0 + final) / 2)
+    agent.learn(100, reset_num_timesteps=False)
+    assert (agent.loop.plan_start, agent.loop.planned_steps) == (100, 200)
+
+
+def test_a_delay_before_learning_is_over_once():
+    agent = ebu.EBU("CartPole-v1", seed=0, **{**SMALL, "exploration_schedule": "delayed-linear", "learning_starts": 60})
+    agent.learn(100)
+    assert agent.loop.epsilon.start == 60
+    agent.learn(100)
+    assert agent.loop.epsilon.start == 0
+
+
+def test_many_short_calls_learn_as_one_long_call_does():
+    """With the first call's plan for ever, all but the first would have acted greedily with a step size of nearly 0."""
+    scores = {}
+    for calls in (1, 10):
+        agent = ebu.EBU("CartPole-v1", seed=0, eval_every=0)
+        for _ in range(calls):
+            agent.learn(10_000 // calls)
+        scores[calls] = ebu.evaluate(agent, episodes=20, epsilon=0.0).mean
+    assert scores[10] > 100, scores
+
+
 def test_learning_for_no_steps_does_nothing_and_for_fewer_is_refused():
     agent = ebu.EBU("CartPole-v1", seed=0, **SMALL).learn(0)
     assert agent.loop.step == 0

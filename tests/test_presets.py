@@ -126,3 +126,16 @@ def test_one_argument_of_the_maze_leaves_the_preset_s_others_in_place():
     config = configure("ebu", "maze", "quick", env_args=("maze_seed=3",))
     arguments = environment_arguments(config.environment.env_args)
     assert arguments == {"redraw_digits": False, "wall_density": 0.3, "maze_seed": 3}
+
+
+@pytest.mark.parametrize("given", [{"slip": 0.1}, ["slip=0.1"], ("slip=0.1",)], ids=str)
+def test_environment_arguments_mean_the_same_in_every_form(given):
+    config = configure("ebu", "maze", env_args=given)
+    assert config == configure("ebu", "maze", env_args=("slip=0.1",))
+    assert environment_arguments(config.environment.env_args) == {"redraw_digits": False, "wall_density": 0.3, "slip": 0.1}
+
+
+@pytest.mark.parametrize("given", ["slip=0.1", 5, {"slip": object()}, [3]], ids=str)
+def test_other_environment_arguments_are_refused(given):
+    with pytest.raises(UserError, match="env_args"):
+        configure("ebu", "maze", env_args=given)

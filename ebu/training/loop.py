@@ -81,7 +81,8 @@ class TrainingLoop:
         self.step = 0
         self.episodes = 0
         self.updates = 0
-        self.planned_steps = 0  # of the first run, which fixes the schedules
+        self.plan_start = 0  # the step at which the present plan begins …
+        self.planned_steps = 0  # … and how many steps it has: schedules are functions of both
         self.epsilon = epsilon_schedule(config.exploration, 0, 0)
         self.open: OpenEpisode | None = None
         self.state: Array | None = None
@@ -100,11 +101,11 @@ class TrainingLoop:
     def device(self) -> torch.device:
         return self.learner.online.device
 
-    def plan(self, steps: int) -> None:
-        """Fix the schedules for a run of this many steps; a plan made before stays."""
-        if not self.planned_steps:
-            self.planned_steps = steps
-            self.epsilon = epsilon_schedule(self.config.exploration, steps, self.config.learner.learning_starts)
+    def plan(self, steps: int, start: int = 0) -> None:
+        """Schedules of ε, the step size and priorities over this many steps from step ``start`` on."""
+        self.plan_start, self.planned_steps = start, steps
+        until_learning = max(self.config.learner.learning_starts - start, 0)
+        self.epsilon = epsilon_schedule(self.config.exploration, steps, until_learning)
 
     def request_evaluation(self) -> None:
         """Have the policy evaluated next, whatever the interval."""
@@ -161,7 +162,7 @@ class TrainingLoop:
             self.open, self.state = OpenEpisode(seed, [frame]), self.frame_stack.begin(frame)
         assert self.state is not None
         opening = len(self.open.actions) < self.config.exploration.random_first_actions
-        epsilon = 1.0 if opening else self.epsilon(self.step)
+        epsilon = 1.0 if opening else self.epsilon(self.step - self.plan_start)
         action, probability = self.policies[self.rotation.current].act(self.state, epsilon, self.streams.exploration)
         result = self.environment.step(action, when)
         self.open.append(action, probability, result.frame, result.reward, result.learned_reward)
@@ -204,14 +205,14 @@ class TrainingLoop:
         config = self.config.learner
         if len(self.backlog) < (1 if config.whole_episode else config.batch_size):
             wanted = 1 if config.whole_episode else self.sampler.minibatches * config.batch_size - len(self.backlog)
-            progress = min(self.step / self.planned_steps, 1.0)
+            progress = min((self.step - self.plan_start) / self.planned_steps, 1.0)
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling, progress)
                 reached("targets")
-                values = SpanValues(span, self.learner, self.epsilon(self.step), self.should_stop)
+                values = SpanValues(span, self.learner, self.epsilon(self.step - self.plan_start), self.should_stop)
                 self.backlog.push(span, self.rule(values))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
-        self.learner.set_learning_rate(learning_rate(config, self.step, self.planned_steps))
+        self.learner.set_learning_rate(learning_rate(config, self.step - self.plan_start, self.planned_steps))
         update = self.learner.update(batch)
         if self.sampler.wants_errors:
             self.sampler.feedback(batch.steps, update.errors[0].numpy(force=True))
@@ -253,7 +254,7 @@ class TrainingLoop:
         metrics = {
             "episodes": self.episodes,
             "updates": self.updates,
-            "epsilon": round(self.epsilon(self.step), 6),
+            "epsilon": round(self.epsilon(self.step - self.plan_start), 6),
             "memory_steps": self.memory.steps,
             "memory_episodes": self.memory.episodes,
             **self.statistics.episodes(),

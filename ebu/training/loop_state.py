@@ -16,6 +16,7 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
         "episodes": loop.episodes,
         "updates": loop.updates,
         "planned_steps": loop.planned_steps,
+        "plan_start": loop.plan_start,
         "due": list(loop.due),
         "streams": loop.streams.state_dict(),
         "learner": loop.learner.state_dict(),
@@ -30,7 +31,7 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
 
 def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[int, bytes]]) -> None:
     """Back to a saved state. The environment is brought back by the caller, who may have to drop the open episode."""
-    loop.plan(int(state["planned_steps"]))
+    loop.plan(int(state["planned_steps"]), _count(state, "plan_start"))
     loop.step, loop.episodes, loop.updates = (_count(state, key) for key in ("step", "episodes", "updates"))
     loop.due = list(state["due"])
     if unknown := set(loop.due) - loop.phases.keys():

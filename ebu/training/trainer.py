@@ -26,13 +26,16 @@ Announce = Callable[[str], None]
 
 
 class Trainer:
-    """Runs a loop until step ``until``. With a folder, it records and saves the run, and can resume it."""
+    """Runs a loop until step ``until``, its schedules planned from ``plan_start`` to there.
+
+    With a folder, it records and saves the run, and can resume it.
+    """
 
     def __init__(
         self,
         loop: TrainingLoop,
         until: int,
-        plan: int | None = None,
+        plan_start: int = 0,
         folder: RunFolder | None = None,
         announce: Announce = lambda text: None,
     ) -> None:
@@ -44,7 +47,7 @@ class Trainer:
         self._asked_to_stop = False
         self._told_of_cuts = False
         self.interrupted = False  # by a signal
-        loop.plan(until if plan is None else plan)
+        loop.plan(until - plan_start, plan_start)
         loop.should_stop = lambda: self._asked_to_stop
         if self._saves is not None:
             loop.while_evaluating = self._save_if_due
@@ -69,6 +72,8 @@ class Trainer:
             else:
                 stack.enter_context(_signals(self._interrupt))
                 listeners = [stack.enter_context(self._saves.recording(tensorboard)), *listeners]
+                if self._loop.step and not self._saves.has_saved:
+                    self._save()  # a run that begins with what an agent has learned before cannot begin again from nothing
             try:
                 self._train(listeners)
             except Interrupted:
@@ -134,6 +139,10 @@ class _Saves:
         self.saved_time = time.monotonic()
         self._saved_place: object = None
 
+    @property
+    def has_saved(self) -> bool:
+        return self._saved_place is not None
+
     @contextmanager
     def recording(self, tensorboard: bool) -> Iterator[Recorder]:
         """Rows and curves while the run lasts."""
@@ -183,6 +192,7 @@ class _Saves:
         try:
             if to_json(from_json(tree["config"])) != self._settings:  # settings that are new since have their defaults
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
+            tree["loop"].setdefault("plan_start", 0)  # not in checkpoints of 0.1
             require_like(tree["loop"], state_of(self._loop), "loop")
             restore(self._loop, tree["loop"], loaded.episodes)
             evaluated_at_end = bool(tree["evaluated_at_end"])

@@ -435,7 +435,7 @@ def test_running_twice_continues_where_the_first_run_stopped():
         run(in_two, steps)
     assert in_two.step == 150
     assert (in_two.episodes, in_two.memory.steps) != (0, 0)
-    assert in_two.epsilon.duration == round(0.2 * 50)  # the first run fixed the schedule
+    assert in_two.epsilon.duration == round(0.2 * 100)  # planned anew
     assert (straight.step, straight.epsilon.duration) == (150, 30)
 
 
