@@ -272,6 +272,7 @@ class Agent:
         folder: RunFolder,
         *,
         resume: bool = False,
+        drop_damaged: bool = False,
         tensorboard: bool = True,
         listeners: Sequence[Listener] = (),
         progress_bar: bool = False,
@@ -286,7 +287,7 @@ class Agent:
         with self.threads():
             trainer = Trainer(self.loop, self.config.steps, folder=folder, announce=announce)
             if resume:
-                trainer.resume()
+                trainer.resume(drop_damaged)
             if trainer.is_finished:
                 announce("the run is finished; nothing is left to do")
             start, start_step = time.perf_counter(), self.loop.step
