@@ -133,7 +133,7 @@ class Agent:
         self._own_env_given = env is not None
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
-        require_room(network, self.learners, stack * spec.features, config.learner.batch_size)
+        require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None
