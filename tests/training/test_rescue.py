@@ -230,3 +230,21 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
         with pytest.raises(UserError):
             ebu.rescue(tmp_path / "run", tmp_path / "policy.ebu")
     assert override(config, hidden_sizes=(17,)) != config
+
+
+# ---------------------------------------------------------------------- a folder that is gone
+
+
+def test_a_run_whose_folder_is_removed_says_so_and_promises_nothing(tmp_path):
+    run = tmp_path / "run"
+
+    def remove(event):
+        if event.step >= 150:
+            shutil.rmtree(run, ignore_errors=True)
+
+    agent = ebu.EBU("CartPole-v1", **SMALL)
+    with pytest.raises(ebu.RunFailure) as failure:
+        agent.learn(300, run=run, callback=remove)
+    words = str(failure.value)
+    assert "\n" not in words and "intact" not in words and "ebu resume" not in words
+    assert "gone" in words
