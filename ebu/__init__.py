@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebu import algorithms as _algorithms  # noqa: F401 - registers the methods
 from ebu.agent import AGENTS, Agent, register
-from ebu.api import evaluate, load, resume
+from ebu.api import evaluate, load, rescue, resume
 from ebu.envs.registration import register as _register_environments
 from ebu.errors import RunFailure, UserError
 from ebu.registry import Method
@@ -51,6 +51,7 @@ __all__ = [
     "evaluate",
     "load",
     "register",
+    "rescue",
     "resume",
     "targets",
 ]

@@ -133,7 +133,7 @@ class Agent:
         self._own_env_given = env is not None
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
-        require_room(network, self.learners, stack * spec.features, config.learner.batch_size)
+        require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None
@@ -280,6 +280,7 @@ class Agent:
         *,
         resume: bool = False,
         plan_start: int = 0,
+        drop_damaged: bool = False,
         tensorboard: bool = True,
         listeners: Sequence[Listener] = (),
         progress_bar: bool = False,
@@ -294,7 +295,7 @@ class Agent:
         with self.threads():
             trainer = Trainer(self.loop, self.config.steps, plan_start, folder, announce)
             if resume:
-                trainer.resume()
+                trainer.resume(drop_damaged)
             if trainer.is_finished:
                 announce("the run is finished; nothing is left to do")
             start, start_step = time.perf_counter(), self.loop.step

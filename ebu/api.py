@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebu.agent import Agent
-from ebu.config import override
+from ebu.config import Config, from_json, override
 from ebu.envs.make import require_trust
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
@@ -17,6 +17,7 @@ from ebu.types import Evaluation
 if TYPE_CHECKING:
     import gymnasium
 
+    from ebu.networks.policy_file import SavedPolicy
     from ebu.training.events import Listener
 
 
@@ -44,10 +45,12 @@ def resume(
     progress_bar: bool = False,
     announce: Callable[[str], None] = print,
     trust_env: bool = False,
+    drop_damaged: bool = False,
 ) -> Agent:
     """Continue a run folder exactly from its last checkpoint, to the end of its plan.
 
-    ``trust_env`` as for ``ebu.load``.
+    ``trust_env`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged`` continues without
+    those and all before them, no longer exactly, and announces what was lost.
     """
     folder = RunFolder.open(Path(run))
     listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
@@ -57,8 +60,69 @@ def resume(
         config = folder.restore_config(announce)
         require_trust(config.environment.env, trust_env or env is not None, run)
         agent = Agent.from_config(config, env)
-        agent.train_in(folder, resume=True, listeners=listeners, progress_bar=progress_bar, announce=announce)
+        agent.train_in(
+            folder,
+            resume=True,
+            drop_damaged=drop_damaged,
+            listeners=listeners,
+            progress_bar=progress_bar,
+            announce=announce,
+        )
     return agent
+
+
+def rescue(
+    run: str | Path,
+    out: str | Path,
+    env: gymnasium.Env[Any, Any] | None = None,
+    announce: Callable[[str], None] = print,
+    trust_env: bool = False,
+) -> int:
+    """Save the policy of the newest checkpoint with intact weights, whatever else is damaged; returns the checkpoint's step.
+
+    Nothing in the run folder is changed. ``env`` and ``trust_env`` as for ``ebu.load``.
+    """
+    from ebu.networks.policy_file import save_policy
+    from ebu.storage.checkpoints import CheckpointStore
+
+    folder = RunFolder.open(Path(run))
+    loaded = CheckpointStore(folder.checkpoints).load_weights(announce)
+    if loaded is None:
+        words = f"its policy is {folder.policy}" if folder.has_policy() else "it has no policy either"
+        raise UserError(f"{run} has no checkpoint; {words}")
+    try:
+        config = from_json(loaded.tree["config"])
+        require_trust(config.environment.env, trust_env or env is not None, run)
+        policy = _policy_in(loaded.tree["loop"], config, env)
+    except UserError:
+        raise
+    except Exception as error:  # of any kind: whoever wrote the file may have meant any of them
+        raise UserError(f"invalid checkpoint in {run}: {type(error).__name__}: {error}") from error
+    save_policy(Path(out), policy)
+    return loaded.step
+
+
+def _policy_in(state: dict[str, Any], config: Config, env: gymnasium.Env[Any, Any] | None) -> SavedPolicy:
+    """The policy in the saved state of a loop: that of the leading learner."""
+    import torch
+
+    from ebu.learning.rotation import Rotation
+    from ebu.networks.fastest import fastest_ensemble
+    from ebu.networks.modules import build_network
+    from ebu.networks.policy_file import SavedPolicy
+    from ebu.storage.codec import require_like
+
+    agent = Agent.from_config(override(config, device="cpu"), env)  # for the shapes of the environment
+    interface, target = agent.interface, override(config, **agent.method.overrides(config)).target
+    skeleton = build_network(interface.spec, interface.actions, interface.stack, config.network)
+    network = fastest_ensemble(skeleton, agent.learners, torch.device("cpu"))
+    rotation = Rotation(agent.learners, target.sync_interval, target.sync_score)
+    require_like(state["learner"]["online"], network.state_dict(), "weights")
+    require_like(state["rotation"], rotation.state_dict(), "rotation")
+    network.load_state_dict(state["learner"]["online"])
+    rotation.load_state_dict(state["rotation"])
+    tensors = network.named_tensors(rotation.leader())
+    return SavedPolicy(config, interface.spec, interface.actions, interface.stack, tensors)
 
 
 def evaluate(

@@ -86,6 +86,7 @@ def _command(module: str, function: str) -> Callable[[list[str]], int]:
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "train": ("train an agent", _command("train", "train")),
     "resume": ("continue an interrupted run exactly", _command("resume", "resume")),
+    "rescue": ("save the policy of a run whose checkpoints are damaged", _command("resume", "rescue")),
     "verify": ("check a run folder, and that resuming is exact", _command("resume", "verify")),
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),

@@ -42,6 +42,12 @@ def is_there(name):
     return source.is_file() and re.search(rf"\b{attribute}\b", text(source)) is not None
 
 
+def test_the_tests_of_the_security_promises_exist():
+    promised = set(re.findall(r"`(test_\w+)`", text(ROOT / "docs" / "security.md")))
+    defined = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", text(path))}
+    assert len(promised) > 20 and promised <= defined
+
+
 def test_version_and_citation_agree():
     assert f"version: {ebu.__version__}\n" in text(ROOT / "CITATION.cff")
     assert re.search(rf"^## {re.escape(ebu.__version__)}\b", text(ROOT / "CHANGELOG.md"), re.MULTILINE)

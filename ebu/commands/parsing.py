@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
@@ -22,7 +24,7 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
             options: dict[str, Any] = {} if default is None else {"default": default}
             return tyro.cli(
                 cls,
-                args=arguments,
+                args=_switched_on(cls, arguments),
                 prog=program,
                 description=description or None,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
@@ -32,6 +34,22 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
         if stop.code in (0, None):
             raise
         raise UserError(one_line(words.getvalue(), program)) from None
+
+
+def _switched_on(cls: type[Any], arguments: list[str]) -> list[str]:
+    """The arguments with ``True`` after each switch that stands alone: ``--quiet`` means ``--quiet True``."""
+    switches = {f"--{name.replace('_', '-')}" for name in _switches(cls)}
+    following = [*arguments[1:], "--"]
+    pairs = zip(arguments, following)
+    return [part for a, b in pairs for part in ([a, "True"] if a in switches and b.startswith("--") else [a])]
+
+
+def _switches(cls: type[Any]) -> Iterator[str]:
+    for name, hint in get_type_hints(cls).items():
+        if hint is bool:
+            yield name
+        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            yield from _switches(hint)
 
 
 def one_line(message: str, program: str) -> str:

@@ -1,4 +1,4 @@
-"""``ebu resume`` and ``ebu verify``: continue a run, and check that one can be continued."""
+"""``ebu resume``, ``ebu verify`` and ``ebu rescue``: continue a run, check that one can be continued, save its policy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from ebu.agent import Agent, Ranks
+from ebu.api import rescue as rescue_policy
 from ebu.commands.parsing import parse
 from ebu.commands.ranks import with_ranks
 from ebu.commands.train import train_and_tell
@@ -31,6 +32,20 @@ class ResumeArguments:
     tensorboard: bool = True
     quiet: bool = False
     """No progress bar."""
+    trust_env: bool = False
+    """Import the module of an environment that the folder names as module:id."""
+    drop_damaged: bool = False
+    """Where every checkpoint refers to damaged episodes: continue without those and all before them, no longer exactly."""
+
+
+@dataclass(frozen=True)
+class RescueArguments:
+    """Save the policy of the newest checkpoint with intact weights, even if episodes or other parts are damaged."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder; nothing in it is changed."""
+    out: Path
+    """The policy file to write."""
     trust_env: bool = False
     """Import the module of an environment that the folder names as module:id."""
 
@@ -63,7 +78,14 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
         config = folder.restore_config(lambda text: print(text, file=sys.stderr))
         require_trust(config.environment.env, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
-        return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True)
+        return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
+
+
+def rescue(arguments: list[str]) -> int:
+    args = parse(RescueArguments, arguments, "ebu rescue")
+    step = rescue_policy(args.run, args.out, announce=lambda text: print(text, file=sys.stderr), trust_env=args.trust_env)
+    print(f"{args.out}: the policy of step {step:,}")
+    return 0
 
 
 def verify(arguments: list[str]) -> int:

@@ -62,7 +62,9 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
         return train_and_tell(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 
 
-def train_and_tell(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool) -> int:
+def train_and_tell(
+    folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool, drop_damaged: bool = False
+) -> int:
     """Train to the end of the plan, or to a signal, and print what came of it; returns the exit code."""
     from ebu.training.trainer import termination_interrupts
 
@@ -80,6 +82,7 @@ def train_and_tell(folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bo
         progress = agent.train_in(
             folder,
             resume=resume,
+            drop_damaged=drop_damaged,
             tensorboard=tensorboard,
             progress_bar=not quiet and sys.stderr.isatty(),
             announce=lambda text: console.print(text, markup=False, soft_wrap=True),

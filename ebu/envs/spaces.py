@@ -16,6 +16,10 @@ from ebu.types import Array
 SMALLEST_IMAGE = 3  # a side shorter than a 3×3 kernel makes it a vector
 
 
+# Below, one product with the dense vector is as fast, and its last digits are those of earlier versions.
+SPARSE_ABOVE_CATEGORIES = 4_096
+
+
 @dataclass(frozen=True)
 class ObservationSpec:
     """How an observation is stored as a frame, and what a network makes of it.
@@ -33,6 +37,16 @@ class ObservationSpec:
     def features(self) -> int:
         """Length of the network's flat input."""
         return sum(self.categories) if self.kind == "onehot" else int(np.prod(self.shape))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether one-hot vectors are so long that a network is better given the places of their ones."""
+        return self.kind == "onehot" and self.features > SPARSE_ABOVE_CATEGORIES
+
+    @property
+    def network_inputs(self) -> int:
+        """Numbers that a state of one frame is when it reaches the first layer with weights."""
+        return len(self.categories) if self.is_sparse else self.features
 
     @property
     def can_be_damaged(self) -> bool:

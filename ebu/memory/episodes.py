@@ -223,7 +223,7 @@ class EpisodeMemory:
 
     def unpack(self, number: int, packed: bytes) -> None:
         """Add the next episode from what ``pack`` gave; ValueError where it cannot be one."""
-        length = int.from_bytes(packed[:8], "little")
+        length = self.steps_of(packed)
         table_end = 8 + length * STEP.itemsize
         if not length >= 1 or table_end > len(packed):
             raise ValueError("an episode's packed steps are incomplete")
@@ -233,6 +233,11 @@ class EpisodeMemory:
         self._frames.unpack(packed[table_end:], length + 1)
         self._starts.append(np.array([self._steps.end]))
         self._steps.append(rows)
+
+    @staticmethod
+    def steps_of(packed: bytes) -> int:
+        """How many steps a packed episode says it has."""
+        return int.from_bytes(packed[:8], "little")
 
     def restart(self, episode: int, step: int) -> None:
         """Forget everything; the next episode and the next step have these numbers."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ebu.networks.ensemble import Ensemble, Pullback
+from ebu.networks.modules import Places, SparseLinear
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: [K, out, in], [K, out]
@@ -56,6 +57,8 @@ class EnsembleMLP(Ensemble):
     def _forward(self, states: Tensor) -> list[Tensor]:
         """The input of each layer, [K, B, in], and last the output, [K, B, A]."""
         inputs = self._prepare(states) if len(self._prepare) else states
+        if self._is_sparse:
+            return self._forward_places(inputs)
         return forward(inputs.expand(self.learners, *inputs.shape), self._factors)
 
     def values(self, states: Tensor) -> Tensor:
@@ -65,11 +68,58 @@ class EnsembleMLP(Ensemble):
         *inputs, values = self._forward(states)
 
         def pullback(slope: Tensor) -> None:
-            backward(slope, inputs, self._weights, self._gradients)
+            if self._is_sparse:
+                self._backward_places(slope, inputs)
+            else:
+                backward(slope, inputs, self._weights, self._gradients)
 
         return values, pullback
 
+    # The first layer on a long one-hot vector: only the columns of its ones are read, and only their gradient is written.
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        return any(isinstance(layer, SparseLinear) for layer in self.skeleton.modules())
+
+    def _forward_places(self, places: Tensor) -> list[Tensor]:
+        """As ``forward``, with the places of the ones [B, n] for the first input."""
+        weight, bias = self._weights[0]
+        columns = weight.index_select(2, places.flatten()).unflatten(2, places.shape)  # [K, out, B, n]
+        output = columns.sum(-1).transpose(1, 2) + bias.unsqueeze(1)
+        return [places, output] if len(self._factors) == 1 else [places, *forward(output.relu_(), self._factors[1:])]
+
+    def _backward_places(self, slope: Tensor, inputs: list[Tensor]) -> None:
+        places, *inputs = inputs
+        if inputs:
+            slope = backward(slope, inputs, self._weights[1:], self._gradients[1:])
+            slope = behind(slope, self._weights[1][0], inputs[0])
+        weight_gradient, bias_gradient = self._gradients[0]
+        weight_gradient.index_fill_(2, self._written, 0.0)  # all others are 0 already
+        self._written = places.flatten()
+        weight_gradient.index_add_(2, self._written, slope.transpose(1, 2).repeat_interleave(places.shape[1], 2))
+        torch.sum(slope, dim=1, out=bias_gradient)
+
+    @cached_property
+    def _written(self) -> Tensor:
+        """Columns of the first layer's gradient that may not be 0."""
+        return torch.zeros(0, dtype=torch.int64, device=self.device)
+
+    def _values_of_places(self, learner: int) -> Callable[[Array], Array]:
+        (weight, bias), *rest = [(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights]
+        offsets = np.array(next(layer for layer in self._prepare if isinstance(layer, Places)).offsets)
+        behind_first = one_by_one(rest) if rest else None
+
+        def values(state: Array) -> Array:
+            output = weight[:, state + offsets].sum(1) + bias
+            return output if behind_first is None else behind_first(np.maximum(output, 0.0))
+
+        return values
+
+    # ------------------------------------------------------------------ one state
+
     def state_values(self, learner: int) -> Callable[[Array], Array]:
+        if self._is_sparse and self.device.type == "cpu":
+            return self._values_of_places(learner)
         if self.device.type != "cpu" or len(self._prepare):
             return self._state_values_by_tensors(learner)
         return one_by_one([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])  # views

@@ -44,24 +44,47 @@ class OneHot(nn.Module):
         return torch.zeros(len(x), sum(self.categories), device=x.device).scatter_(1, index, 1.0)
 
 
+class Places(nn.Module):
+    """Integers [B, n], each below its number of categories, to the places of the ones in ``OneHot``'s vector: [B, n]."""
+
+    def __init__(self, categories: Sequence[int]) -> None:
+        super().__init__()
+        self.offsets = OneHot(categories).offsets
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tensor(self.offsets, device=x.device)
+
+
+class SparseLinear(nn.Linear):
+    """A linear layer on a vector of zeros and n ones that is given by the places of the ones, [B, n].
+
+    The same weights and values as a linear layer on the vector itself, at the cost of n columns instead of all.
+    """
+
+    def forward(self, places: Tensor) -> Tensor:
+        return self.weight[:, places].sum(-1).t() + self.bias
+
+
 class Dueling(nn.Module):
     """Q(s, a) = V(s) + A(s, a) − mean A(s, ·), each stream with its own hidden layer (Wang et al., 2016)."""
 
-    def __init__(self, features: int, hidden: int, actions: int) -> None:
+    def __init__(self, features: int, hidden: int, actions: int, linear: type[nn.Linear] = nn.Linear) -> None:
         super().__init__()
-        self.value = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 1))
-        self.advantage = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions))
+        self.value = nn.Sequential(linear(features, hidden), nn.ReLU(), nn.Linear(hidden, 1))
+        self.advantage = nn.Sequential(linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions))
 
     def forward(self, x: Tensor) -> Tensor:
         advantage = self.advantage(x)
         return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
 
 
-def _head(features: int, hidden: int, actions: int, dueling: bool) -> list[nn.Module]:
+def _head(
+    features: int, hidden: int, actions: int, dueling: bool, linear: type[nn.Linear] = nn.Linear
+) -> list[nn.Module]:
     """From features to action values through one hidden layer."""
     if dueling:
-        return [Dueling(features, hidden, actions)]
-    return [nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions)]
+        return [Dueling(features, hidden, actions, linear)]
+    return [linear(features, hidden), nn.ReLU(), nn.Linear(hidden, actions)]
 
 
 def choose(spec: ObservationSpec) -> str:
@@ -86,16 +109,20 @@ def build_network(spec: ObservationSpec, actions: int, stack: int, config: Netwo
 def _mlp(spec: ObservationSpec, actions: int, stack: int, config: NetworkConfig) -> nn.Sequential:
     layers: list[nn.Module] = []
     width = spec.features
-    if spec.kind == "onehot":
+    linear: type[nn.Linear] = nn.Linear  # of the next layer
+    if spec.is_sparse:
+        layers.append(Places(spec.categories))
+        linear = SparseLinear
+    elif spec.kind == "onehot":
         layers.append(OneHot(spec.categories))
     elif spec.kind == "image":
         layers += [Scale(spec.scale), nn.Flatten()]
         width *= stack
     *body, last = config.hidden_sizes
     for size in body:
-        layers += [nn.Linear(width, size), nn.ReLU()]
-        width = size
-    return nn.Sequential(*layers, *_head(width, last, actions, config.dueling))
+        layers += [linear(width, size), nn.ReLU()]
+        width, linear = size, nn.Linear
+    return nn.Sequential(*layers, *_head(width, last, actions, config.dueling, linear))
 
 
 def _convolutional(name: str, spec: ObservationSpec, actions: int, stack: int, dueling: bool) -> nn.Sequential:

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,16 @@ class Loaded:
     step: int
     tree: Any
     episodes: Iterable[tuple[int, bytes]]  # read from the disk as they are used; use them up before the next save
+    lost: Lost | None = None  # episodes that the tree knows of and that are left out
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Episodes ``first … end − 1`` of a checkpoint: those in a damaged file, and all before them."""
+
+    first: int
+    end: int
+    reason: str
 
 
 class CheckpointStore:
@@ -130,16 +140,27 @@ class CheckpointStore:
         last = self._last
         if last is None or not last.first <= episodes.first <= last.end <= episodes.end:
             return ()
+        return last.segments if self._is_there(last) else ()
+
+    def _is_there(self, manifest: Manifest) -> bool:
+        """Whether a checkpoint that was whole still has its manifest, and every file at its size."""
+        path = self._path(manifest.generation)
         try:
-            for segment in last.segments:
-                with open_recorded(self.folder, segment.file):
+            for folder, record in [(path, file) for file in manifest.files] + [(self.folder, s.file) for s in manifest.segments]:
+                with open_recorded(folder, record):
                     pass
-            return last.segments if self._manifest(last.generation) == last else ()
+            return self._manifest(manifest.generation) == manifest
         except Damaged:
-            return ()
+            return False
 
     def _failure(self, step: int, error: OSError) -> str:
-        before = f"the checkpoint of step {self._last.step} is intact" if self._last else "there is none before it"
+        last = self._last
+        if last is None:
+            before = "there is none before it"
+        elif self._is_there(last):
+            before = f"the checkpoint of step {last.step} is intact"
+        else:
+            before = f"the checkpoint of step {last.step} is gone, too"
         return f"{words_for(error)}: the checkpoint of step {step} could not be written to {self.folder}; {before}"
 
     # ------------------------------------------------------------------ tidying up
@@ -184,10 +205,11 @@ class CheckpointStore:
         """Whether there is any checkpoint, good or not."""
         return bool(self._generations())
 
-    def load(self, announce: Callable[[str], None]) -> Loaded | None:
+    def load(self, announce: Callable[[str], None], drop_damaged: bool = False) -> Loaded | None:
         """The newest good checkpoint, every byte of it checked; None if there has never been one.
 
-        A damaged one is passed over for the one before it, which is announced in a line.
+        A damaged one is passed over for the one before it, which is announced in a line. Where none is good, with
+        ``drop_damaged``, the newest one that has lost nothing but episodes, without those.
         """
         faults: dict[int, str] = {}
         for generation in sorted(self._generations(), reverse=True):
@@ -200,9 +222,50 @@ class CheckpointStore:
             if faults:
                 announce(f"{', '.join(faults.values())}; falling back to the checkpoint of step {manifest.step}")
             return Loaded(manifest.step, tree, StoredEpisodes(self.folder, manifest))
-        if faults:
-            raise UserError(f"no checkpoint in {self.folder} can be used: {', '.join(faults.values())}")
+        if not faults:
+            return None
+        words = f"no checkpoint in {self.folder} can be used: {', '.join(faults.values())}"
+        found = self._newest(self._load_state)
+        if found is None:
+            raise UserError(words)
+        manifest, tree = found
+        if not drop_damaged:
+            run = self.folder.parent
+            ways = f"`ebu resume {run} --drop-damaged` continues without the damaged episodes, `ebu rescue {run} --out policy.ebu`"
+            raise UserError(f"{words}; {ways} saves the policy")
+        kept, lost = self._divide(manifest)
+        self._last, self._damaged = manifest, set(faults)
+        return Loaded(manifest.step, tree, StoredEpisodes(self.folder, replace(manifest, segments=kept)), lost)
+
+    def load_weights(self, announce: Callable[[str], None]) -> Loaded | None:
+        """The newest checkpoint with intact weights, whatever happened to its episodes and blocks, which are left out.
+
+        None if there has never been a checkpoint.
+        """
+        found = self._newest(lambda generation: self._load_state(generation, with_blocks=False), announce)
+        if found is None and self.exists():
+            raise UserError(f"no checkpoint in {self.folder} has intact weights")
+        return None if found is None else Loaded(found[0].step, found[1], ())
+
+    def _newest(
+        self, load: Callable[[int], tuple[Manifest, Any]], announce: Callable[[str], None] = lambda line: None
+    ) -> tuple[Manifest, Any] | None:
+        for generation in sorted(self._generations(), reverse=True):
+            try:
+                return load(generation)
+            except Damaged as error:
+                announce(f"{self._path(generation).name} is damaged ({_line(error)})")
         return None
+
+    def _divide(self, manifest: Manifest) -> tuple[tuple[Segment, ...], Lost]:
+        """The segments after the last damaged one, and what is lost: everything before, as numbers leave no gaps."""
+        kept, lost = manifest.segments, Lost(manifest.first, manifest.first, "")
+        for number, segment in enumerate(manifest.segments, 1):
+            try:
+                segment.check(self.folder)
+            except Damaged as error:
+                kept, lost = manifest.segments[number:], Lost(manifest.first, segment.end, _line(error))
+        return kept, lost
 
     def problems(self) -> list[str]:
         """What is wrong with any of the checkpoints, a line each; a run may go on writing meanwhile."""
@@ -218,18 +281,23 @@ class CheckpointStore:
 
     def _load(self, generation: int, checked: set[FileRecord]) -> tuple[Manifest, Any]:
         """A generation's manifest and tree, with every file verified; segments in ``checked`` were before."""
-        path, manifest = self._path(generation), self._manifest(generation)
-        limits = (MAX_JSON_BYTES, None, None)
-        state, tensors, blocks = (read_recorded(path, file, limit) for file, limit in zip(manifest.files, limits))
-        value = parse_json(bytes(state))
-        if not isinstance(value, dict) or value.keys() != {"tree", "blocks"}:
-            raise Damaged(f"{STATE} is not a state")
-        tree = unflatten(value["tree"], decode_tensors(tensors), _split(blocks, value["blocks"]))
+        manifest, tree = self._load_state(generation)
         for segment in manifest.segments:
             if segment.file not in checked:
                 segment.check(self.folder)
                 checked.add(segment.file)
         return manifest, tree
+
+    def _load_state(self, generation: int, with_blocks: bool = True) -> tuple[Manifest, Any]:
+        """A generation's manifest and tree, without a look at its episodes; without its blocks each is empty."""
+        path, manifest = self._path(generation), self._manifest(generation)
+        state, tensors, blocks = manifest.files
+        value = parse_json(bytes(read_recorded(path, state, MAX_JSON_BYTES)))
+        if not isinstance(value, dict) or value.keys() != {"tree", "blocks"}:
+            raise Damaged(f"{STATE} is not a state")
+        entries = value["blocks"]
+        named = _split(read_recorded(path, blocks), entries) if with_blocks else _empty(entries)
+        return manifest, unflatten(value["tree"], decode_tensors(read_recorded(path, tensors)), named)
 
     def _manifest(self, generation: int) -> Manifest:
         return Manifest.read(self._path(generation), generation)
@@ -275,6 +343,14 @@ def _split(data: bytearray, entries: Any) -> dict[str, bytes]:
     if end != len(data):
         raise Damaged(f"{BLOCKS} holds more than {STATE} describes")
     return blocks
+
+
+def _empty(entries: Any) -> dict[str, bytes]:
+    """Nothing under the name of every block."""
+    try:
+        return {str(name): b"" for name, _ in entries}
+    except (TypeError, ValueError) as error:
+        raise Damaged(f"{STATE} describes blocks that are not in {BLOCKS}") from error
 
 
 def _line(error: Exception) -> str:

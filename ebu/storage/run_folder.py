@@ -134,7 +134,7 @@ class RunFolder:
         from ebu.storage.checkpoints import CheckpointStore
 
         try:
-            loaded = CheckpointStore(self.checkpoints).load(lambda text: None)
+            loaded = CheckpointStore(self.checkpoints).load_weights(lambda text: None)  # settings need no episodes
             if loaded is not None:
                 from_json(loaded.tree["config"])
                 return loaded.tree["config"], loaded.step
@@ -214,7 +214,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            later = f"continue later with `ebu resume {self.path}`"
+            later = f"continue later with `ebu resume {self.path}`" if self.path.is_dir() else "the folder is gone"
             told = RunFailure(f"{words_for(error)}: {self.path} cannot be written; {later}")
             self._write_failure(told)
             raise told from error

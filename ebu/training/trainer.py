@@ -12,7 +12,7 @@ from typing import Any
 from ebu.config import from_json, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.storage import files
-from ebu.storage.checkpoints import CheckpointStore
+from ebu.storage.checkpoints import CheckpointStore, Loaded
 from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
 from ebu.storage.run_folder import RunFolder
@@ -20,7 +20,7 @@ from ebu.training.environment_state import bring_back, capture, comes_back_exact
 from ebu.training.events import EpisodeEnded, Event, Listener
 from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
-from ebu.training.loop_state import restore, state_of
+from ebu.training.loop_state import forget_before, restore, state_of
 
 Announce = Callable[[str], None]
 
@@ -56,10 +56,13 @@ class Trainer:
     def is_finished(self) -> bool:
         return self._loop.step >= self._until and not self._loop.is_busy and self._evaluated_at_end
 
-    def resume(self) -> None:
-        """Back to the newest good checkpoint; from the beginning where there is none."""
+    def resume(self, drop_damaged: bool = False) -> None:
+        """Back to the newest good checkpoint; from the beginning where there is none.
+
+        With ``drop_damaged``, back to one that has lost episodes, if there is no other.
+        """
         assert self._saves is not None, "only a run with a folder can be resumed"
-        self._evaluated_at_end = self._saves.load()
+        self._evaluated_at_end = self._saves.load(drop_damaged)
 
     def run(self, listeners: Sequence[Listener] = (), tensorboard: bool = True) -> bool:
         """Train until the plan is done (True), or a signal or a listener asks to stop (False).
@@ -177,13 +180,14 @@ class _Saves:
             "environment": capture(self._loop.environment.env),
             "metrics_bytes": self._recorder.sync_metrics(),
             "evaluated_at_end": evaluated_at_end,
+            "memory_end_step": self._loop.memory.end_step,
         }
         self._store.save(self._loop.step, tree, self._loop.memory)
         self.saved_step, self.saved_time, self._saved_place = self._loop.step, time.monotonic(), place
 
-    def load(self) -> bool:
+    def load(self, drop_damaged: bool = False) -> bool:
         """Restores the loop and its environment; returns whether the final evaluation had been made."""
-        loaded = self._store.load(self._announce)
+        loaded = self._store.load(self._announce, drop_damaged)
         if loaded is None:
             self._announce("there is no checkpoint yet: the run starts from the beginning")
             self._trim_metrics(0)
@@ -194,11 +198,12 @@ class _Saves:
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             tree["loop"].setdefault("plan_start", 0)  # not in checkpoints of 0.1
             require_like(tree["loop"], state_of(self._loop), "loop")
-            restore(self._loop, tree["loop"], loaded.episodes)
+            restore(self._loop, self._without_lost(loaded), loaded.episodes)
             evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes = int(tree["metrics_bytes"])
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
-                self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
+                if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged
+                    self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
             else:
                 self._announce("the environment's state could not be restored exactly: the open episode is dropped")
                 self._loop.drop_open_episode()
@@ -214,6 +219,19 @@ class _Saves:
             self._announce(f"{words}: it continues, but may differ in the last bits from an uninterrupted run")
         self._announce(f"resumed at step {loaded.step:,}")
         return evaluated_at_end
+
+    def _without_lost(self, loaded: Loaded) -> dict[str, Any]:
+        """The loop's state without the episodes that were lost, which is announced in a line."""
+        lost, state = loaded.lost, loaded.tree["loop"]
+        if lost is None:
+            return state
+        end_step = loaded.tree.get("memory_end_step")
+        state, steps = forget_before(state, lost.end, loaded.episodes, None if end_step is None else int(end_step))
+        self._announce(
+            f"episodes {lost.first:,} to {lost.end - 1:,} ({steps:,} steps) are dropped: {lost.reason}; the run continues, but "
+            "not bit for bit as an uninterrupted one"
+        )
+        return state
 
     def _trim_metrics(self, length: int) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""

@@ -315,3 +315,24 @@ def test_a_process_killed_at_any_named_point_leaves_a_checkpoint(tmp_path):
         assert debris(folder) == [] and len(list(folder.glob("generation*"))) == 2
     before = POINTS.index("checkpoint:before-rename")
     assert all(step == (20 if i <= before else 30) for i, step in enumerate(steps.values()))
+
+
+# ---------------------------------------------------------------------- a folder that is gone
+
+
+@pytest.mark.parametrize("gone", ["run", "generation", "segment"])
+def test_a_checkpoint_before_that_is_gone_is_not_called_intact(tmp_path, monkeypatch, gone):
+    run = tmp_path / "run"
+    run.mkdir()
+    store, episodes = fill(run / "checkpoints")
+    if gone == "run":
+        shutil.rmtree(run)
+    else:
+        pattern = {"generation": "generation-00000002", "segment": "episodes-00000002-*"}[gone]
+        [path] = (run / "checkpoints").glob(pattern)
+        files.remove(path)
+        monkeypatch.setattr(files, "DISK", SmallDisk(100))
+    with pytest.raises(RunFailure) as failure:
+        store.save(30, state(30), episodes)
+    assert "intact" not in str(failure.value)
+    assert str(failure.value).endswith("; the checkpoint of step 20 is gone, too")

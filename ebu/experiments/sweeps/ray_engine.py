@@ -1,4 +1,4 @@
-"""Trials on a Ray cluster: an existing one by its address, or one started here.
+"""Trials on a Ray cluster: an existing one by its address, or one started here, which nobody else can reach.
 
 Where a node sees the sweep's folder under the same path (one machine, or a shared file system), a trial runs in it, and
 whoever takes it over after a loss goes on from its last checkpoint. Elsewhere it runs in the node's own scratch folder
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -35,6 +36,7 @@ from ebu.version import __version__
 KNOCK_SECONDS = 10.0
 TELL_SECONDS = 1.0  # between reports of a trial
 BUSY_SECONDS = 1.0  # before a trial whose last holder is not quite gone is tried again
+RAY_WITH_TOKENS = (2, 59)  # the first version whose local clusters ask for a token without being told to
 OBJECT_STORE_BYTES = 256 << 20  # of a cluster started here, where almost nothing travels
 
 Files = dict[str, bytes]  # by their path in the run folder
@@ -79,12 +81,41 @@ class RayEngine:
                 ray.init(address=address, **quiet)
             else:
                 room = {"num_cpus": self.workers or cores(), "object_store_memory": OBJECT_STORE_BYTES}
-                ray.init(address="local", include_dashboard=False, **room, **quiet)
+                _require_tokens(ray)
+                with _loopback(ray):
+                    ray.init(address="local", include_dashboard=False, **room, **quiet)
         except OSError as error:
             words = f"no Ray cluster answers at {address or 'this machine'}"
             raise UserError(f"{words}; start one with `ray start --head`, or leave out --address") from error
         except (RuntimeError, ValueError) as error:
             raise UserError(f"Ray at {address or 'this machine'} cannot be used: {error}") from error
+
+
+def _require_tokens(ray: Any) -> None:
+    """Refuse a version of Ray that lets everybody in; whoever reaches a cluster can run code on it."""
+    if tuple(int(part) for part in ray.__version__.split(".")[:2]) < RAY_WITH_TOKENS:
+        needed = ".".join(map(str, RAY_WITH_TOKENS))
+        raise UserError(f"Ray {ray.__version__} starts clusters without authentication; install Ray {needed} or newer")
+    known = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    if not known and not (Path.home() / ".ray" / "auth_token").exists():
+        # Ray would write one to that file, readable by others. Ray keeps it in memory, so it stays as long as the process.
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+@contextmanager
+def _loopback(ray: Any) -> Iterator[None]:
+    """A cluster started meanwhile listens on the loopback address only.
+
+    ``_node_ip_address="127.0.0.1"`` would not do: Ray replaces it by the machine's address, unless clusters of several
+    machines are switched off, as they are on Windows and macOS.
+    """
+    constants = ray._private.ray_constants
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
 
 
 def _knock(address: str) -> None:
