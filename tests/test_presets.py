@@ -135,7 +135,7 @@ def test_environment_arguments_mean_the_same_in_every_form(given):
     assert environment_arguments(config.environment.env_args) == {"redraw_digits": False, "wall_density": 0.3, "slip": 0.1}
 
 
-@pytest.mark.parametrize("given", ["slip=0.1", 5, {"slip": object()}, [3]], ids=str)
+@pytest.mark.parametrize("given", ["slip=0.1", 5, {"slip": object()}, [3]], ids=["text", "number", "object", "list"])
 def test_other_environment_arguments_are_refused(given):
     with pytest.raises(UserError, match="env_args"):
         configure("ebu", "maze", env_args=given)

@@ -144,7 +144,13 @@ def forget():
     gymnasium.registry.pop("Stranger-v0", None)
 
 
-COMMANDS = ["eval run --episodes 1", "eval run/policy.ebu --episodes 1", "resume run", "verify run --prove True", "rescue run --out out.ebu"]
+COMMANDS = [
+    "eval run --episodes 1",
+    "eval run/policy.ebu --episodes 1",
+    "resume run",
+    "verify run --prove True",
+    "rescue run --out out.ebu",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

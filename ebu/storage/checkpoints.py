@@ -146,7 +146,8 @@ class CheckpointStore:
         """Whether a checkpoint that was whole still has its manifest, and every file at its size."""
         path = self._path(manifest.generation)
         try:
-            for folder, record in [(path, file) for file in manifest.files] + [(self.folder, s.file) for s in manifest.segments]:
+            records = [(path, file) for file in manifest.files] + [(self.folder, s.file) for s in manifest.segments]
+            for folder, record in records:
                 with open_recorded(folder, record):
                     pass
             return self._manifest(manifest.generation) == manifest
@@ -231,8 +232,8 @@ class CheckpointStore:
         manifest, tree = found
         if not drop_damaged:
             run = self.folder.parent
-            ways = f"`ebu resume {run} --drop-damaged` continues without the damaged episodes, `ebu rescue {run} --out policy.ebu`"
-            raise UserError(f"{words}; {ways} saves the policy")
+            resume, rescue = f"`ebu resume {run} --drop-damaged`", f"`ebu rescue {run} --out policy.ebu`"
+            raise UserError(f"{words}; {resume} continues without the damaged episodes, {rescue} saves the policy")
         kept, lost = self._divide(manifest)
         self._last, self._damaged = manifest, set(faults)
         return Loaded(manifest.step, tree, StoredEpisodes(self.folder, replace(manifest, segments=kept)), lost)

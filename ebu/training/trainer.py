@@ -228,8 +228,8 @@ class _Saves:
         end_step = loaded.tree.get("memory_end_step")
         state, steps = forget_before(state, lost.end, loaded.episodes, None if end_step is None else int(end_step))
         self._announce(
-            f"episodes {lost.first:,} to {lost.end - 1:,} ({steps:,} steps) are dropped: {lost.reason}; the run continues, but "
-            "not bit for bit as an uninterrupted one"
+            f"episodes {lost.first:,} to {lost.end - 1:,} ({steps:,} steps) are dropped: {lost.reason}; the run continues, "
+            "but not bit-for-bit as an uninterrupted one"
         )
         return state
 

@@ -136,8 +136,8 @@ def test_a_run_that_has_lost_all_its_episodes_continues(run):
 
 def test_a_checkpoint_that_is_whole_is_continued_exactly_also_when_dropping_is_allowed(run, tmp_path):
     shutil.copytree(run, tmp_path / "straight")
-    straight, _ = resume(tmp_path / "straight")
-    agent, said = resume(run, drop_damaged=True)
+    resume(tmp_path / "straight")
+    _, said = resume(run, drop_damaged=True)
     assert not any("dropped" in line for line in said)
     for name in ("policy.ebu", "metrics.jsonl"):
         assert (run / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
@@ -158,7 +158,8 @@ def test_settings_are_found_in_a_checkpoint_with_damaged_episodes(run):
 
 
 def test_steps_are_counted_in_checkpoints_that_did_not_record_them():
-    state = {"step": 100, "open": {"actions": [0] * 7}, "due": ["learn", "log"], "memory": {"first_episode": 2, "first_step": 10}}
+    memory = {"first_episode": 2, "first_step": 10}
+    state = {"step": 100, "open": {"actions": [0] * 7}, "due": ["learn", "log"], "memory": memory}
     packed = [(5, (30).to_bytes(8, "little") + b"the rest")]
     changed, lost = forget_before(state, 5, packed, None)
     assert changed["memory"] == {"first_episode": 5, "first_step": 63} and lost == 53
