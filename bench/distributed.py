@@ -54,7 +54,9 @@ def _rows(group: ProcessGroup) -> list[dict[str, Any]]:
         torch.set_num_threads(threads)
         learn(agent, UPDATES)
 
-    seconds = interleave({"one": lambda: turn(alone, 2), "two": lambda: turn(together, 1)}, turns=5)
+    seconds = interleave(
+        {"one": lambda: turn(alone, 2), "one thread": lambda: turn(alone, 1), "two": lambda: turn(together, 1)}, turns=5
+    )
     torch.set_num_threads(1)
     network, state = together.loop.learner.online, np.zeros((4, 84, 84), np.uint8)
     here, elsewhere = (network.state_values(k) for k in (0, 10))
@@ -71,6 +73,13 @@ def _rows(group: ProcessGroup) -> list[dict[str, Any]]:
             "peer": f"one process: {seconds['one'] / UPDATES * 1e3:.1f} ms",
             "ratio": seconds["two"] / seconds["one"],
             "at_most": AT_MOST,
+        },
+        {
+            "what": "one update of adaptive-ebu on 2 ranks × 1 thread over 1 process × 1 thread, nature network",
+            "ours": f"{seconds['two'] / UPDATES * 1e3:.1f} ms",
+            "peer": f"one process: {seconds['one thread'] / UPDATES * 1e3:.1f} ms",
+            "ratio": seconds["two"] / seconds["one thread"],
+            "at_most": 1.0,  # else a second rank buys nothing
         },
         {
             "what": "an update with the weights of a learner elsewhere fetched after it, over the update alone",

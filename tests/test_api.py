@@ -144,6 +144,7 @@ def test_a_delay_before_learning_is_over_once():
     assert agent.loop.epsilon.start == 0
 
 
+@pytest.mark.slow
 def test_many_short_calls_learn_as_one_long_call_does():
     """With the first call's plan for ever, all but the first would have acted greedily with a step size of nearly 0."""
     scores = {}

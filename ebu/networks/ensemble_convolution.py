@@ -129,4 +129,4 @@ def patch_index(image: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[i
     """Which numbers of an image [C, H, W], counted through, lie under the kernel at each place: [C · h · w · places]."""
     numbers = np.arange(np.prod(image)).reshape(image)
     windows = np.lib.stride_tricks.sliding_window_view(numbers, kernel, axis=(1, 2))[:, :: stride[0], :: stride[1]]
-    return windows.transpose(0, 3, 4, 1, 2).reshape(-1)  # from [C, rows, columns, h, w]
+    return windows.transpose(0, 3, 4, 1, 2).flatten()  # a copy, from [C, rows, columns, h, w]

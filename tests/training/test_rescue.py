@@ -97,7 +97,7 @@ def test_every_damaged_segment_can_be_dropped_and_what_is_lost_is_told(made, tmp
         [line] = [line for line in said if "dropped" in line]
         lost = memory.lengths(np.arange(manifest.first, segment.end)).sum()
         assert line.startswith(f"episodes {manifest.first} to {segment.end - 1} ({lost} steps) are dropped: {path.name} was")
-        assert "not bit for bit" in line
+        assert "not bit-for-bit" in line
         assert agent.loop.step == STEPS and agent.loop.memory.first_episode == segment.end
         assert RunFolder(run).is_finished
         assert main(["verify", str(run)]) == 0  # what was damaged is not referred to any more
