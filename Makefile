@@ -54,7 +54,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(PIP) -e ".[$(EXTRAS),dev]"
+	$(PIP) -e ".[$(EXTRAS),dev,bench]"
 	touch $@ $(VENV)/.run
 
 clean:
