@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
@@ -22,7 +22,7 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
             options: dict[str, Any] = {} if default is None else {"default": default}
             return tyro.cli(
                 cls,
-                args=arguments,
+                args=_with_values(cls, arguments),
                 prog=program,
                 description=description or None,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
@@ -32,6 +32,15 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
         if stop.code in (0, None):
             raise
         raise UserError(one_line(words.getvalue(), program)) from None
+
+
+def _with_values(cls: type[Any], arguments: list[str]) -> list[str]:
+    """A switch that is given without a value is on: ``--partial`` is ``--partial True``."""
+    switches = {f"--{name.replace('_', '-')}" for name, hint in get_type_hints(cls).items() if hint is bool}
+    found = []
+    for argument, following in zip(arguments, [*arguments[1:], ""]):
+        found += [argument, "True"] if argument in switches and following not in ("True", "False") else [argument]
+    return found
 
 
 def one_line(message: str, program: str) -> str:
