@@ -109,7 +109,8 @@ def test_table_1_at_an_early_stage_says_how_many_mazes_and_shows_dashes(tmp_path
     assert known["training_mean_low"] <= known["training_mean"] <= known["training_mean_high"]
     assert known["training_median_low"] <= known["training_median"] <= known["training_median_high"]
     text = (out / "table.md").read_text(encoding="utf-8")
-    assert "So far 9 of 144 trials are finished" in text and "| 20 % | EBU (β=1) | 0 | 5.44 | 2.42 | – | – | – | – | – |" in text
+    assert "So far 9 of 144 trials are finished" in text
+    assert "| 20 % | EBU (β=1) | 0 | 5.44 | 2.42 | – | – | – | – | – |" in text
     page = (out / "table1.html").read_text(encoding="utf-8")
     assert "ebu reproduce table1 --budget laptop --partial" in page
     assert (out / "rows.jsonl").stat().st_size < 20_000

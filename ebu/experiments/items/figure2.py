@@ -78,7 +78,8 @@ def trials(budget: str, seed: int = 0) -> list[Trial]:
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     settings = ITEM.at(budget)
     found = mazes.grouped(trials, folders)
-    cells = [(kind, method, found.get((kind, method), [])) for kind, methods in settings["kinds"].items() for method in methods]
+    kinds = settings["kinds"].items()
+    cells = [(kind, method, found.get((kind, method), [])) for kind, methods in kinds for method in methods]
     rows = [mazes.curve_row(kind, method, [run for _, run in pairs]) for kind, method, pairs in cells]
     rows += [_maze_row(kind, one, run, settings["steps"]) for kind, _, pairs in cells for one, run in pairs]
     _draw(out, rows, settings["steps"])
@@ -156,7 +157,7 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
         mine = [row for row in curves if MazeKind(row["wall_density"], row["slip"]) == kind]
         _panel(ax, mine, steps)
         plots.title(ax, kind.title)
-        plots.legend(ax, loc="lower left")
+        plots.legend(ax, loc="upper right")
     for ax in axes[len(kinds) :]:
         ax.set_axis_off()
     plots.save(figure, out, ITEM.name)

@@ -140,13 +140,19 @@ def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
         ax.set_yticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"])
         ax.minorticks_off()
         ax.set_ylim(0.8, 75)
-        ax.set_xticks(range(len(DENSITIES)), labels=[f"{100 * density:.0f} %" for density in DENSITIES])
-        ax.set_xlabel("wall density")
+        ax.set_xticks(range(len(DENSITIES)), labels=[_column_title(density, cells) for density in DENSITIES])
+        ax.set_xlabel("wall density, mazes finished")
         ax.grid(False, axis="x")
         plots.title(ax, f"{which} over mazes")
     axes[0].set_ylabel("path / shortest")
     plots.legend(axes[1], loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.save(figure, out, ITEM.name)
+
+
+def _column_title(density: float, cells: Sequence[dict[str, Any]]) -> str:
+    counts = {row["mazes"] for row in cells if row["wall_density"] == density}
+    many = "to ".join(dict.fromkeys(f"{count} " for count in (min(counts), max(counts))))
+    return f"{100 * density:.0f} %\n{many}maze{'s' * (max(counts) != 1)}"
 
 
 ITEM = Item(
