@@ -127,11 +127,11 @@ def test_figure_2_takes_the_finished_mazes_of_table_1(tmp_path):
 
 @pytest.mark.parametrize("item", TRAINED)
 def test_every_trained_item_can_be_made_from_one_trial(item, tmp_path):
-    one = find_item(item).trials("laptop")[0]
-    write_trial(tmp_path / "trials" / one.id, one)
-    assert partial(item, tmp_path) == 0
-    assert rows_in(tmp_path) and (tmp_path / f"{item}.png").stat().st_size > 10_000
-    assert "o far 1 of " in (tmp_path / "table.md").read_text(encoding="utf-8")
+    one, out = find_item(item).trials("laptop")[0], tmp_path / item
+    write_trial(out / "trials" / one.id, one)
+    assert partial(item, out) == 0
+    assert rows_in(out) and (out / f"{item}.png").stat().st_size > 10_000
+    assert "o far 1 of " in (out / "table.md").read_text(encoding="utf-8")
 
 
 def test_nothing_finished_and_nothing_to_train_are_said_in_one_line(tmp_path, capsys):
