@@ -19,7 +19,7 @@ from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
 from ebu.experiments.item import Item
-from ebu.experiments.items import figure4, find_item, item_names, table2
+from ebu.experiments.items import figure4, find_item, item_names, table1, table2
 from ebu.presets import configure
 from ebu.report.rows import Run, find_runs, read_run
 from ebu.report.scores import count_wins, paper_table_2
@@ -90,7 +90,7 @@ def readme_lines() -> list[list[str]]:
     if cartpole := by_algo(rows("cartpole.jsonl")):
         means = ", ".join(f"{algo} {np.mean([row['last_five'] for row in found]):.0f}" for algo, found in cartpole.items())
         lines.append(["CartPole-v1, 50,000 steps, greedy return of at most 500", "`ebu train --env CartPole-v1`", means])
-    return lines + paper_lines() + speed_lines()
+    return lines + table_1_lines() + suite_lines() + paper_lines() + speed_lines()
 
 
 def atari_lines() -> list[list[str]]:
@@ -112,6 +112,45 @@ def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Col
         f"best test: {ours} ({several(seeds, 'seed')}; random play {found.random if found else 0:.1f}; "
         f"the paper after 10M frames: {paper})",
     ]
+
+
+def table_1_lines() -> list[list[str]]:
+    """Table 1 on the paper's own task, at the density with the most mazes so far; rows of easier tasks say nothing of it."""
+    paper = table1.SETTINGS["full"]
+    cells = [row for row in item_rows("table1") if row["part"] == "cell" and row.get("steps") == paper["steps"]]
+    by_density = {row["wall_density"]: [one for one in cells if one["wall_density"] == row["wall_density"]] for row in cells}
+    complete = {density: found for density, found in by_density.items() if all(row["mazes"] for row in found)}
+    if not complete:
+        return []
+    density, found = max(complete.items(), key=lambda pair: (min(row["mazes"] for row in pair[1]), pair[0]))
+    mazes = min(row["mazes"] for row in found)
+    ours = ", ".join(f"{row['method']} {row['training_median']:.2f} (paper {row['paper_median']:.2f})" for row in found)
+    return [[
+        f"Table 1: MNIST maze half way, {100 * density:.0f} % walls, {several(mazes, 'maze')} of {paper['mazes']}",
+        "`ebu reproduce table1 --budget laptop`", f"median path / shortest: {ours}",
+    ]]  # fmt: skip
+
+
+def suite_lines() -> list[list[str]]:
+    """Interquartile means of the suites, of the methods that have a run of every task."""
+    lines = []
+    for name in ("minatar", "minigrid", "delay"):
+        item = find_item(name)
+        full = item.settings["full"]["scale"]["steps"]
+        found = [row for row in item_rows(name) if row["part"] == "aggregate" and row["steps"] == full]
+        for group in dict.fromkeys(row["group"] for row in found):
+            mine = [row for row in found if row["group"] == group and row["final_iqm"] is not None]
+            if not mine:
+                continue
+            best = sorted(mine, key=lambda row: -row["area_iqm"])
+            fewest, most = (choose(row["runs"] for row in mine) for choose in (min, max))
+            runs = f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
+            scores = ", ".join(f"{row['method']} {row['area_iqm']:.2f}" for row in best)
+            lines.append([
+                f"{item.title}, {group}" if group else item.title, f"`ebu reproduce {name} --budget laptop`",
+                f"normalised area under the curve: {scores} ({runs})",
+            ])  # fmt: skip
+    return lines
 
 
 def paper_lines() -> list[list[str]]:
@@ -278,7 +317,7 @@ def atari_part() -> list[str]:
 
 
 def items_part() -> list[str]:
-    parts = ["## The paper's items"]
+    parts = ["## The items of `ebu reproduce`"]
     aggregates = paper_table_2()
     parts += [
         "### Table 2 and Figure 4: from the paper's raw scores",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ebu.experiments.items import find_item
+from tests.experiments.pages import write_trial
 from tests.report.folders import write_run
 
 ROOT = Path(__file__).parent.parent
@@ -65,3 +67,29 @@ def test_a_new_atari_run_joins_the_table_the_page_and_the_picture(copied):
     assert copied.shown()["Breakout (paper), test score"]["ebu"] == [[1.0, 2.0, 3.0], [1.0, 20.0, 10.0]]
     copied.draw()
     assert copied.digest_in_picture() == copied.digest()
+
+
+def finished(item, folder, trials, trained):
+    """An item of the budget laptop, made from some of its trials."""
+    folders = [write_trial(trained / one.id, one) for one in trials]
+    shutil.rmtree(folder, ignore_errors=True)
+    find_item(item).analyse("laptop", trials, folders, folder)
+
+
+def test_half_of_table_1_is_shown_with_the_number_of_mazes(copied, tmp_path):
+    assert "MNIST maze half way" not in copied.block()  # the committed rows are of an easier task
+    trials = [one for one in find_item("table1").trials("laptop") if one.seed < 2]
+    finished("table1", copied.ROOT / "results/table1", trials, tmp_path / "trained")
+    assert "Table 1: MNIST maze half way, 50 % walls, 2 mazes of 50" in copied.block()
+    page = copied.page()
+    assert "So far 24 of 144 trials are finished" in page
+    assert "| 50 % | N-step DQN | 2 | 11.32 | 3.12 |" in page
+
+
+@pytest.mark.parametrize("item", ["minatar", "minigrid", "delay"])
+def test_a_suite_joins_the_page_and_the_table_when_it_has_rows(item, copied, tmp_path):
+    assert f"`{item}`" in copied.page() and f"ebu reproduce {item} --budget laptop" not in copied.block()
+    trials = [one for one in find_item(item).trials("laptop") if one.seed == 0 and one.algo in ("ebu", "dqn")]
+    finished(item, copied.ROOT / "results" / item, trials, tmp_path / "trained")
+    assert f"`ebu reproduce {item} --budget laptop` | normalised area under the curve: " in copied.block()
+    assert f"](../results/{item}/{item}.png)" in copied.page() and "Means over seeds by task" in copied.page()

@@ -39,9 +39,8 @@ def parse(cls: type[T], arguments: list[str], program: str, default: T | None = 
 def _switched_on(cls: type[Any], arguments: list[str]) -> list[str]:
     """The arguments with ``True`` after each switch that stands alone: ``--quiet`` means ``--quiet True``."""
     switches = {f"--{name.replace('_', '-')}" for name in _switches(cls)}
-    following = [*arguments[1:], "--"]
-    pairs = zip(arguments, following)
-    return [part for a, b in pairs for part in ([a, "True"] if a in switches and b.startswith("--") else [a])]
+    pairs = zip(arguments, [*arguments[1:], ""])
+    return [part for a, b in pairs for part in ([a, "True"] if a in switches and b not in ("True", "False") else [a])]
 
 
 def _switches(cls: type[Any]) -> Iterator[str]:

@@ -41,6 +41,8 @@ class ReproduceArguments:
     out: Path | None = None
     """Folder to write; by default results/ITEM. Trials are in its folder trials; the same command again resumes them."""
     seed: int = 0
+    partial: bool = False
+    """Train nothing: make the item from the trials that are finished so far, here or in a folder beside; they may run on."""
     engine: Literal["local", "ray"] = "local"
     """Where trials run: processes on this machine, or a Ray cluster."""
     workers: int = 0
@@ -88,6 +90,8 @@ def reproduce(arguments: list[str]) -> int:
         raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out folder") from error
     if item.run is None:
         rows = _train_and_analyse(item, args, out)
+    elif args.partial:
+        raise UserError(f"{item.name} trains nothing, so there is no part of it; leave out --partial")
     else:
         print(f"{item.name}, budget {args.budget}: about {duration(item.seconds[args.budget])}", flush=True)
         rows = item.run(args.budget, out, args.seed)
@@ -101,16 +105,35 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def _train_and_analyse(item: Item, args: ReproduceArguments, out: Path) -> list[dict[str, Any]]:
-    from ebu.experiments.sweeps.engine import adopt_finished, make_engine, run_trials
+    from ebu.experiments.sweeps.adoption import adopt_finished
+    from ebu.experiments.sweeps.engine import make_engine, run_trials
 
     assert item.trials is not None and item.analyse is not None  # an item without run has both
     trials = item.trials(args.budget, args.seed)
+    if args.partial:
+        return _analyse_finished(item, args, trials, out)
     resources = {"cpus_per_trial": args.cpus_per_trial, "gpus_per_trial": args.gpus_per_trial}
     engine = make_engine(args.engine, args.workers, args.address, args.store, **resources)
     adopt_finished(trials, out)
     print(f"{item.name}, budget {args.budget}: {_plan(trials, out, args)}", flush=True)
     folders = run_trials(trials, out, engine)
     return list(item.analyse(args.budget, trials, folders, out))
+
+
+def _analyse_finished(item: Item, args: ReproduceArguments, trials: list[Any], out: Path) -> list[dict[str, Any]]:
+    """The item from what there is of its trials."""
+    from ebu.experiments.sweeps.adoption import finished_folders
+
+    assert item.analyse is not None
+    folders = finished_folders(trials, out)
+    there = [one for one in trials if one.id in folders]
+    if trials and not there:
+        raise UserError(
+            f"none of the {len(trials)} trials of {item.name} is finished in {out / 'trials'} or beside it; "
+            "the same command without --partial trains them"
+        )
+    print(f"{item.name}, budget {args.budget}: {len(there)} of {len(trials)} trials are finished", flush=True)
+    return list(item.analyse(args.budget, there, [folders[one.id] for one in there], out))
 
 
 def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:

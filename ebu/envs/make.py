@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 
+from ebu.envs.delay import DelayedReward
 from ebu.envs.families import families, family, import_module_of
 from ebu.envs.family import AnyEnv, Family
 from ebu.errors import UserError
@@ -30,16 +31,21 @@ class EnvironmentSource:
 def make_environment(
     name: str, arguments: dict[str, Any] | None = None, training: bool = True, render_mode: str | None = None
 ) -> AnyEnv:
-    """The environment of this name; every way this can fail is a UserError of one line."""
+    """The environment of this name; every way this can fail is a UserError of one line.
+
+    The argument ``reward_delay`` is not the environment's: any environment takes it, see ``ebu.envs.DelayedReward``.
+    """
     import_module_of(name)
     kind = family(name)
     options = dict(arguments or {})
     if render_mode is not None:
         options["render_mode"] = render_mode
+    delay = options.pop("reward_delay", None)
     _require_module(name, kind)
     try:
         kind.register()
-        return kind.make(name, training, **options)
+        made = kind.make(name, training, **options)
+        return made if delay is None else DelayedReward(made, delay)
     except UserError:
         raise
     except gymnasium.error.DependencyNotInstalled as error:

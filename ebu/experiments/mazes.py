@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ebu.experiments import plots
-from ebu.experiments.sweeps.trials import Trial, trial
+from ebu.experiments import output, plots
+from ebu.experiments.sweeps.trials import Trial, in_rounds, trial
 from ebu.presets import configure
-from ebu.report.figures import Points, side_by_side
+from ebu.report.figures import Points, estimate, median_of_runs, side_by_side
 from ebu.report.rows import Run, read_run
-from ebu.report.statistics import value_at
+from ebu.report.statistics import Statistic, mean, value_at
+
+CURVE_POINTS = 60  # of one row
+STATISTICS: dict[str, Statistic] = {"mean": mean, "median": median_of_runs}
 
 EBU, ONE_STEP, N_STEP = "EBU (β=1)", "One-step DQN", "N-step DQN"
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -69,6 +72,11 @@ def trials_in(kind: MazeKind, methods: Iterable[str], mazes: int, seed: int, **s
     return found
 
 
+def by_maze(trials: Iterable[Trial]) -> list[Trial]:
+    """A round for each maze: whatever is finished, every method and density has been tried on about as many mazes."""
+    return in_rounds(trials, lambda one: one.seed)
+
+
 def easier_task(settings: dict[str, Any], full: dict[str, Any]) -> str:
     """What the quick preset changes, in words."""
     quick = configure("ebu", "maze", settings["preset"])
@@ -112,9 +120,20 @@ def length_at(points: Points, step: float) -> float | None:
     return None if np.isnan(value) else value
 
 
-def average(values: Iterable[float | None], statistic: Any) -> float | None:
+def over_mazes(name: str, values: Iterable[float | None]) -> dict[str, Any]:
+    """Mean and median with their 95 % bootstrap intervals over mazes, as fields of a row; None where nothing is known."""
     known = [value for value in values if value is not None]
-    return float(statistic(known)) if known else None
+    row: dict[str, Any] = {}
+    for which, statistic in STATISTICS.items():
+        found = estimate(known, statistic, np.random.default_rng(0)) if known else (None, None, None)
+        fields = (f"{name}_{which}", f"{name}_{which}_low", f"{name}_{which}_high")
+        row |= {field: None if value is None else plots.number(value, 4) for field, value in zip(fields, found)}
+    return row
+
+
+def shown(row: dict[str, Any], field: str) -> str:
+    """Such a number for a table, with its interval."""
+    return output.with_interval(row[field], row[f"{field}_low"], row[f"{field}_high"])
 
 
 def curve_row(kind: MazeKind, method: str, runs: Sequence[Run]) -> dict[str, Any]:
@@ -125,7 +144,9 @@ def curve_row(kind: MazeKind, method: str, runs: Sequence[Run]) -> dict[str, Any
     for name, points in (("training", training_lengths), ("greedy", greedy_lengths)):
         curves = [found for run in runs if (found := points(run))]
         at, table = side_by_side(curves) if curves else (np.empty(0), np.empty((0, 0)))
-        row[f"{name}_steps"] = at.astype(int).tolist()
-        row[f"{name}_median"] = [plots.number(v, 4) for v in np.nanmedian(table, axis=0)] if curves else []
-        row[f"{name}_mean"] = [plots.number(v, 4) for v in np.nanmean(table, axis=0)] if curves else []
+        kept = np.unique(np.linspace(0, len(at) - 1, min(CURVE_POINTS, len(at))).round().astype(int))
+        places = [over_mazes(name, known[np.isfinite(known)]) for known in table.T[kept]] if curves else []
+        row[f"{name}_steps"] = at[kept].astype(int).tolist()
+        for field in (f"{name}_median", f"{name}_median_low", f"{name}_median_high", f"{name}_mean"):
+            row[field] = [place[field] for place in places]
     return row

@@ -15,6 +15,7 @@ from ebu.report import html
 from ebu.report.figures import INTERVAL, Spread
 from ebu.report.page import Section, build_page
 from ebu.report.rows import find_runs
+from ebu.storage.finished import is_finished
 
 NOT_RUN = "–"
 
@@ -43,7 +44,9 @@ def write(
     spread: Spread = INTERVAL,
 ) -> None:
     """rows.jsonl, table.md and the page; the picture must be there already. Without a note, the item's own."""
-    note = item.note(budget) if note is None else note
+    is_partial = False
+    if note is None:
+        note, is_partial = _so_far(item, budget, seed, runs)
     plots.write_rows(out, rows)
     parts = [f"# {item.title}", item.claim, note, *(f"## {table.title}\n\n{table.markdown()}" for table in tables)]
     (out / "table.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
@@ -58,9 +61,22 @@ def write(
         note=note,
         before=before,
         paper=paper,
-        made_by=again(item, budget, seed),
+        made_by=again(item, budget, seed) + " --partial" * is_partial,
         spread=spread,
     )
+
+
+def _so_far(item: Item, budget: str, seed: int, runs: Sequence[Path]) -> tuple[str, bool]:
+    """The item's own note, with how much of its training the numbers rest on, and whether there is more to come."""
+    note = item.note(budget)
+    if item.trials is None or not runs:
+        return note, False
+    planned = len({one.id for one in item.trials(budget, seed)})
+    finished = sum(map(is_finished, runs))
+    if finished >= planned:
+        return note, False
+    words = f"o far {finished} of {planned} trials are finished; every number is of the runs counted beside it."
+    return f"{note} S{words}" if note else f"Budget {budget}: s{words}", True
 
 
 def again(item: Item, budget: str, seed: int) -> str:
@@ -81,6 +97,13 @@ def runs_below(*places: Path) -> list[Path]:
 def cell(value: float | None, digits: int = 2) -> str:
     """A number of a table; a dash for what was not run."""
     return NOT_RUN if value is None else f"{value:,.{digits}f}"
+
+
+def with_interval(value: float | None, low: float | None, high: float | None, digits: int = 2) -> str:
+    """A number with its confidence interval, which one run alone does not have."""
+    if value is None or low is None or high is None:
+        return cell(value, digits)
+    return f"{cell(value, digits)} ({cell(low, digits)} to {cell(high, digits)})"
 
 
 def several(count: int, noun: str) -> str:

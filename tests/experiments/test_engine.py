@@ -18,7 +18,8 @@ from rich.console import Console
 from ebu.config import to_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps import local_engine as engine_local
-from ebu.experiments.sweeps.engine import adopt_finished, make_engine, run_trials
+from ebu.experiments.sweeps.adoption import adopt_finished
+from ebu.experiments.sweeps.engine import make_engine, run_trials
 from ebu.experiments.sweeps.local_engine import LocalEngine
 from ebu.experiments.sweeps.sweep import Job, Sweep, duration, look
 from ebu.experiments.sweeps.trials import trial

@@ -27,10 +27,13 @@ from ebu.experiments.items import (
     table2,
     table3,
 )
+from ebu.experiments.suites import ADAPTIVE
 from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
+
+SUITES = ("minatar", "minigrid", "delay")
 
 pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 
@@ -126,14 +129,22 @@ def test_methods_differ_in_nothing_but_the_method(item, budget):
         worlds.setdefault(one.label, set()).add((one.env, one.seed, settings.get("env_args")))
         common.add(json.dumps({name: value for name, value in settings.items() if name != "env_args"}, sort_keys=True))
     assert len(common) == 1
+    if item in SUITES:
+        worlds.pop(ADAPTIVE, None)  # fewer seeds
     if item != "figure2":  # some β are tried in the slippery maze only
         assert len(set(map(frozenset, worlds.values()))) == 1
 
 
-@pytest.mark.parametrize("item", TRAINED)
+@pytest.mark.parametrize("item", [item for item in TRAINED if item not in SUITES])
 def test_quick_takes_minutes_and_laptop_a_night_on_two_cores(item):
     hours = {budget: sum(one.expected_seconds() for one in find_item(item).trials(budget)) / 7200 for budget in BUDGETS}
-    assert hours["quick"] < 0.1 and hours["laptop"] < 10 < hours["full"]
+    assert hours["quick"] < 0.1 and hours["laptop"] < 12 < hours["full"]
+
+
+@pytest.mark.parametrize("item", SUITES)
+def test_a_suite_takes_minutes_in_quick_and_two_days_in_laptop(item):
+    hours = {budget: sum(one.expected_seconds() for one in find_item(item).trials(budget)) / 7200 for budget in BUDGETS}
+    assert hours["quick"] < 0.1 and hours["laptop"] < 48 and hours["laptop"] < hours["full"]
 
 
 @pytest.mark.parametrize("item", SCORES)
@@ -246,7 +257,7 @@ def test_a_full_run_fills_the_10m_and_the_20m_column(tmp_path, monkeypatch):
     pong = next(line for line in lines if line[0] == "Pong")
     at_10, at_20 = (float(pong[header.index(f"adaptive, {frames}, ours")]) for frames in ("10M", "20M"))
     assert at_10 < at_20  # scores improve in these folders
-    assert "Budget" not in (tmp_path / "table.md").read_text(encoding="utf-8")
+    assert "Budget full: so far 3 of 12 trials" in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
 def test_appendix_e_has_the_numbers_of_algorithm_2():

@@ -17,7 +17,7 @@ from ebu.experiments.items import find_item, item_names, register_item
 ROOT = Path(__file__).parents[2]
 PAPER = [
     *(f"figure{i}" for i in range(1, 7)), "table1", "table2", "table3", "appendix-c", "appendix-e", "appendix-f",
-    "theorem1", "theorem2", "toy-text",
+    "theorem1", "theorem2", "delay", "minatar", "minigrid", "toy-text",
 ]  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def test_names_and_summaries_wait_neither_for_pytorch_nor_for_the_environments()
 import sys
 from ebu.envs.families import families
 from ebu.experiments.items import item_summaries
-assert len(item_summaries()) == 15 and all(item_summaries().values()) and len(families()) == 5
+assert len(item_summaries()) == 18 and all(item_summaries().values()) and len(families()) == 5
 sys.exit(str({"torch", "matplotlib", "scipy", "minatar", "minigrid", "ale_py"} & set(sys.modules) or ""))
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, cwd=ROOT)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from ebu.config import Config, override
-from ebu.experiments.sweeps.engine import adopt_finished
+from ebu.experiments.sweeps.adoption import adopt_finished
 from ebu.experiments.sweeps.store import Store
 from ebu.experiments.sweeps.sweep import Job
 from ebu.experiments.sweeps.trials import trial

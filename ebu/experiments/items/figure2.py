@@ -26,6 +26,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "preset": "quick",
         "steps": 10_000,
         "mazes": 2,
+        "slippery_mazes": 2,
         "kinds": {
             MazeKind(0.3): (EBU, *BASELINES),
             MazeKind(0.5): (EBU, *BASELINES),
@@ -35,14 +36,20 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "laptop": {
         "preset": "paper",
         "steps": 200_000,
-        "mazes": 8,
+        "mazes": 12,  # those of Table 1
+        "slippery_mazes": 4,
         "kinds": {
             **{MazeKind(density): (EBU, *BASELINES) for density in (0.2, 0.3, 0.4, 0.5)},
-            SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES),
+            SLIPPERY: (EBU, "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES),
         },
     },
 }
-SETTINGS["full"] = SETTINGS["laptop"] | {"mazes": 50}
+SETTINGS["full"] = SETTINGS["laptop"] | {
+    "mazes": 50,
+    "slippery_mazes": 50,
+    "kinds": SETTINGS["laptop"]["kinds"]
+    | {SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES)},
+}
 
 # The figure has no printed numbers: the text gives its end, Table 1 its middle (medians at 100,000 of 200,000 steps).
 EXPECTED: dict[str, Any] = {
@@ -59,18 +66,22 @@ EXPECTED: dict[str, Any] = {
 def trials(budget: str, seed: int = 0) -> list[Trial]:
     settings = ITEM.at(budget)
     common = {"preset": settings["preset"], "steps": settings["steps"]}
-    return [
+    return mazes.by_maze(
         one
         for kind, methods in settings["kinds"].items()
-        for one in mazes.trials_in(kind, methods, settings["mazes"], seed, **common)
-    ]
+        for one in mazes.trials_in(
+            kind, methods, settings["slippery_mazes" if kind.slip else "mazes"], seed, **common
+        )
+    )
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     settings = ITEM.at(budget)
     found = mazes.grouped(trials, folders)
-    rows = [mazes.curve_row(kind, method, [run for _, run in pairs]) for (kind, method), pairs in found.items()]
-    rows += [_maze_row(kind, one, run, settings["steps"]) for (kind, _), pairs in found.items() for one, run in pairs]
+    kinds = settings["kinds"].items()
+    cells = [(kind, method, found.get((kind, method), [])) for kind, methods in kinds for method in methods]
+    rows = [mazes.curve_row(kind, method, [run for _, run in pairs]) for kind, method, pairs in cells]
+    rows += [_maze_row(kind, one, run, settings["steps"]) for kind, _, pairs in cells for one, run in pairs]
     _draw(out, rows, settings["steps"])
     output.write(
         ITEM,
@@ -90,7 +101,7 @@ def note(budget: str) -> str:
         return ""
     fewer = f"Budget {budget}: {settings['mazes']} mazes of each kind instead of {full['mazes']}"
     if budget == "laptop":
-        return f"{fewer}; all else as in the paper."
+        return f"{fewer}, {settings['slippery_mazes']} of the slippery one; all else as in the paper."
     several = f"{len(settings['kinds'])} kinds of maze instead of {len(full['kinds'])}, fewer β in the slippery one"
     return f"{fewer}, {several}, and {mazes.easier_task(settings, full)} Two mazes decide nothing."
 
@@ -117,20 +128,18 @@ def _table(rows: Sequence[dict[str, Any]], steps: int) -> output.Table:
         kind, method = MazeKind(curve["wall_density"], curve["slip"]), curve["method"]
         mine = [row for row in rows if row["part"] == "maze" and _key(row) == _key(curve)]
         half = None if kind.slip else EXPECTED["median_half_way"][kind.density].get(method)
-        medians = [
-            mazes.average((row[name] for row in mine), np.median)
-            for name in ("training_half_way", "training_at_the_end", "greedy_at_the_end")
-        ]
+        names = ("training_half_way", "training_at_the_end", "greedy_at_the_end")
+        medians = [mazes.shown(mazes.over_mazes("ours", (row[name] for row in mine)), "ours_median") for name in names]
         lines.append([
-            kind.title, method, str(curve["mazes"]), output.cell(half), output.cell(medians[0]),
-            output.cell(None if kind.slip else EXPECTED["median_at_the_end"]), output.cell(medians[1]),
-            output.cell(medians[2]),
+            kind.title, method, str(curve["mazes"]), output.cell(half), medians[0],
+            output.cell(None if kind.slip else EXPECTED["median_at_the_end"]), medians[1], medians[2],
         ])  # fmt: skip
     header = (
         "maze", "method", "mazes", "paper, half way", "ours, half way", "paper, at the end", "ours, at the end",
         "ours, greedy path",
     )  # fmt: skip
-    return output.Table(f"Median relative length, half way and after {steps:,} steps", header, lines)
+    title = f"Median relative length, half way and after {steps:,} steps (95 % bootstrap intervals over mazes)"
+    return output.Table(title, header, lines)
 
 
 def _key(row: dict[str, Any]) -> tuple[float, float, str]:
@@ -148,7 +157,7 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
         mine = [row for row in curves if MazeKind(row["wall_density"], row["slip"]) == kind]
         _panel(ax, mine, steps)
         plots.title(ax, kind.title)
-        plots.legend(ax, loc="lower left")
+        plots.legend(ax, loc="upper right")
     for ax in axes[len(kinds) :]:
         ax.set_axis_off()
     plots.save(figure, out, ITEM.name)
@@ -157,9 +166,11 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
 def _panel(ax: Axes, curves: Sequence[dict[str, Any]], steps: int) -> None:
     for row in curves:
         colour, line = mazes.LOOK[row["method"]]
-        ax.plot(
-            np.array(row["training_steps"]) / 1000, row["training_median"], line, color=colour, lw=1.9, label=row["method"]
-        )
+        x = np.array(row["training_steps"]) / 1000
+        low, median, high = (np.array(row[f"training_median{end}"], dtype=float) for end in ("_low", "", "_high"))
+        ax.fill_between(x, low, high, color=colour, alpha=0.12, lw=0)
+        words = f"{row['method']}, {output.several(row['mazes'], 'maze')}" if row["mazes"] else f"{row['method']}: not run"
+        ax.plot(x, median, line, color=colour, lw=1.9, label=words)
     ax.axhline(1, color=plots.GREY, lw=0.9)
     ax.set_yscale("log")
     ax.set_yticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"])

@@ -34,16 +34,16 @@ EXPECTED: dict[float, dict[str, tuple[float, float]]] = {
 def trials(budget: str, seed: int = 0) -> list[Trial]:
     settings = ITEM.at(budget)
     common = {"preset": settings["preset"], "steps": settings["steps"]}
-    return [
+    return mazes.by_maze(
         one for density in DENSITIES for one in mazes.trials_in(MazeKind(density), METHODS, settings["mazes"], seed, **common)
-    ]
+    )
 
 
 def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
     settings = ITEM.at(budget)
     found = mazes.grouped(trials, folders)
     rows: list[dict[str, Any]] = [_maze_row(one, run, settings) for pairs in found.values() for one, run in pairs]
-    rows += [_cell_row(density, method, rows) for density in DENSITIES for method in METHODS]
+    rows += [_cell_row(density, method, rows, settings["steps"]) for density in DENSITIES for method in METHODS]
     cells = [row for row in rows if row["part"] == "cell"]
     _draw(out, cells)
     output.write(
@@ -83,32 +83,30 @@ def _maze_row(one: Trial, run: Any, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell_row(density: float, method: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _cell_row(density: float, method: str, rows: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:
     mine = [row for row in rows if (row["wall_density"], row["method"]) == (density, method) and row["part"] == "maze"]
-    averages = {
-        f"{name}_{which}": mazes.average((row[name] for row in mine), statistic)
-        for name in ("training", "greedy", "greedy_at_the_end")
-        for which, statistic in (("mean", np.mean), ("median", np.median))
-    }
     mean, median = EXPECTED[density][method]
-    return {
+    row: dict[str, Any] = {
         "part": "cell",
         "wall_density": density,
         "method": method,
+        "steps": steps,
         "mazes": len(mine),
         "paper_mean": mean,
         "paper_median": median,
-        **{name: None if value is None else plots.number(value, 4) for name, value in averages.items()},
     }
+    for name in ("training", "greedy", "greedy_at_the_end"):
+        row |= mazes.over_mazes(name, (one[name] for one in mine))
+    return row
 
 
 def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> output.Table:
     lines = [
         [
             f"{100 * row['wall_density']:.0f} %", row["method"], str(row["mazes"]),
-            *(output.cell(row[name]) for name in (
-                "paper_mean", "paper_median", "training_mean", "training_median", "greedy_mean", "greedy_median",
-                "greedy_at_the_end_median",
+            output.cell(row["paper_mean"]), output.cell(row["paper_median"]),
+            *(mazes.shown(row, name) for name in (
+                "training_mean", "training_median", "greedy_mean", "greedy_median", "greedy_at_the_end_median",
             )),
         ]
         for row in cells
@@ -117,12 +115,15 @@ def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> output.
         "walls", "method", "mazes", "paper, mean", "paper, median", "ours, mean", "ours, median", "greedy path, mean",
         "greedy path, median", "greedy path at the end, median",
     )  # fmt: skip
-    title = f"Relative length of the latest training episode at step {settings['at']:,} of {settings['steps']:,}"
+    title = (
+        f"Relative length of the latest training episode at step {settings['at']:,} of {settings['steps']:,} "
+        "(95 % bootstrap intervals over mazes)"
+    )
     return output.Table(title, header, lines)
 
 
 def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
-    """Mean and median as two panels; hollow is the paper, filled is ours."""
+    """Mean and median as two panels; hollow is the paper, filled is ours with its interval over mazes."""
     figure, axes = plots.canvas(2, width=11.0, height=4.2, sharey=True)
     for ax, which in zip(axes, ("mean", "median")):
         for i, method in enumerate(METHODS):
@@ -131,20 +132,27 @@ def _draw(out: Path, cells: Sequence[dict[str, Any]]) -> None:
             colour, _ = mazes.LOOK[method]
             ours = np.array([row[f"training_{which}"] for row in mine], dtype=float)
             paper = np.array([row[f"paper_{which}"] for row in mine])
-            ax.vlines(at, np.fmin(paper, ours), np.fmax(paper, ours), color=colour, lw=1.1, alpha=0.6)
+            low, high = (np.array([row[f"training_{which}_{end}"] for row in mine], dtype=float) for end in ("low", "high"))
+            ax.vlines(at, low, high, color=colour, lw=1.6, alpha=0.6)
             ax.plot(at, paper, "D", ms=8, mfc="white", mec=colour, mew=1.6, ls="", label=f"{method}, paper")
             ax.plot(at, ours, "o", ms=8, color=colour, ls="", label=f"{method}, ours")
         ax.set_yscale("log")
         ax.set_yticks([1, 2, 5, 10, 20, 50], labels=["1", "2", "5", "10", "20", "50"])
         ax.minorticks_off()
         ax.set_ylim(0.8, 75)
-        ax.set_xticks(range(len(DENSITIES)), labels=[f"{100 * density:.0f} %" for density in DENSITIES])
-        ax.set_xlabel("wall density")
+        ax.set_xticks(range(len(DENSITIES)), labels=[_column_title(density, cells) for density in DENSITIES])
+        ax.set_xlabel("wall density, mazes finished")
         ax.grid(False, axis="x")
         plots.title(ax, f"{which} over mazes")
     axes[0].set_ylabel("path / shortest")
     plots.legend(axes[1], loc="center left", bbox_to_anchor=(1.01, 0.5))
     plots.save(figure, out, ITEM.name)
+
+
+def _column_title(density: float, cells: Sequence[dict[str, Any]]) -> str:
+    counts = {row["mazes"] for row in cells if row["wall_density"] == density}
+    many = "to ".join(dict.fromkeys(f"{count} " for count in (min(counts), max(counts))))
+    return f"{100 * density:.0f} %\n{many}maze{'s' * (max(counts) != 1)}"
 
 
 ITEM = Item(

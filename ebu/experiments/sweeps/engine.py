@@ -15,8 +15,7 @@ from ebu.experiments.sweeps.store import Store, address_of
 from ebu.experiments.sweeps.sweep import Sweep
 from ebu.experiments.sweeps.trials import Trial
 from ebu.storage import files
-from ebu.storage.finished import SUMMARY, drop_checkpoints, is_finished
-from ebu.storage.lock import NAME as LOCK
+from ebu.storage.finished import drop_checkpoints, is_finished
 from ebu.storage.lock import Held, RunLock
 
 
@@ -85,45 +84,6 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         )
         raise KeyboardInterrupt
     return [out / "trials" / trial.id for trial in trials]
-
-
-def adopt_finished(trials: Sequence[Trial], out: Path) -> None:
-    """Take over what an item beside this one has finished: Table 2, Table 3 and Figure 4 are about the same runs.
-
-    The files of a finished trial never change, so both folders hold the same ones and no space is used.
-    """
-    for name in dict.fromkeys(trial.id for trial in trials):
-        path = out / "trials" / name
-        beside = out.resolve().parent.glob(f"*/trials/{name}/{SUMMARY}")
-        found = next((summary.parent for summary in beside if is_finished(summary.parent)), None)
-        if found is not None and not path.exists():
-            _adopt(found, path)
-
-
-def _adopt(found: Path, path: Path) -> None:
-    """The files of a finished run under a second name, all of them or none."""
-    aside = files.aside_of(path)
-    files.make_folders(path.parent)
-    try:
-        files.DISK.make_folder(aside)
-        for file in files.regular_files(found):
-            if file.parent == found and file.name != LOCK:
-                _link(file, aside / file.name)
-        files.DISK.sync_folder(aside)
-        files.DISK.rename(aside, path)
-    except BaseException:
-        with suppress(OSError):
-            files.remove(aside)
-        raise
-    files.DISK.sync_folder(path.parent)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        files.DISK.link(source, target)
-    except OSError:  # on another disk
-        with files.open_file(source) as (file, _):
-            files.write_atomically(target, iter(lambda: file.read(1 << 20), b""))
 
 
 def _fetch(trials: Sequence[Trial], out: Path, store: str) -> None:

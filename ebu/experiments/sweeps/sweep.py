@@ -115,8 +115,8 @@ class Sweep:
         return cls(out, jobs, sum(job.state == "finished" for job in jobs))
 
     def waiting(self) -> list[Job]:
-        """What is to be done, longest first, so that no core is left with a long trial at the end."""
-        return sorted((job for job in self.jobs if job.state == "waiting"), key=lambda job: -job.left())
+        """What is to be done: by rounds, in each the longest first, so that no core is left with a long trial at the end."""
+        return sorted((job for job in self.jobs if job.state == "waiting"), key=lambda job: (job.trial.round, -job.left()))
 
     def count(self, state: State) -> int:
         return sum(job.state == state for job in self.jobs)
@@ -210,7 +210,7 @@ class Sweep:
     def _visible(self) -> tuple[list[Job], dict[str, int]]:
         """As many as fit the terminal: what runs, what failed, what finished last, what comes next."""
         order: dict[State, int] = {"running": 0, "failed": 1, "stopped": 2, "finished": 3, "waiting": 4}
-        latest = sorted(self.jobs, key=lambda job: (order[job.state], -job.started, -job.left()))
+        latest = sorted(self.jobs, key=lambda job: (order[job.state], -job.started, job.trial.round, -job.left()))
         latest = [job for job in latest if job.started or job.state != "finished"]  # not those that were there before
         room = max(self.console.height - 5, 5)
         hidden: dict[str, int] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +28,8 @@ class Trial:
     settings: tuple[tuple[str, Any], ...] = ()
     label: str = ""
     """How tables and legends call the method, such as "EBU β=0.5"; not part of the id."""
+    round: int = field(default=0, compare=False)
+    """When it is its turn: all of an earlier round are begun before any of a later one."""
 
     @cached_property
     def id(self) -> str:
@@ -67,3 +70,8 @@ def trial(algo: str, env: str, seed: int, label: str = "", **settings: Any) -> T
     """A trial with its settings as keywords: ``trial("ebu", "maze", 0, preset="paper", beta=1.0)``."""
     frozen = ((name, tuple(value) if isinstance(value, list) else value) for name, value in settings.items())
     return Trial(algo, env, seed, tuple(sorted(frozen)), label)
+
+
+def in_rounds(trials: Iterable[Trial], round_of: Callable[[Trial], int]) -> list[Trial]:
+    """The same trials, each in its round, so that a sweep that is stopped early leaves whole comparisons behind."""
+    return sorted((replace(one, round=round_of(one)) for one in trials), key=lambda one: one.round)

@@ -1,0 +1,146 @@
+"""MinAtar, MiniGrid and delayed rewards: order of the trials, normalisation, aggregates, and what is shown of half of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ebu.cli import main
+from ebu.experiments import suites
+from ebu.experiments.items import delay, find_item, minatar, minigrid
+from ebu.experiments.suites import ADAPTIVE, DQN, EBU_HALF, N_STEP, TELLING, Task
+from tests.experiments.pages import write_trial
+
+pytestmark = pytest.mark.xdist_group("pages")
+
+SUITES = {"minatar": minatar, "minigrid": minigrid, "delay": delay}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def write_scores(folder, one, scores):
+    """A finished run with these evaluations at equal distances."""
+    write_trial(folder, one, 1)
+    steps = one.config().steps
+    rows = [
+        {"kind": "eval", "step": steps * (i + 1) // len(scores), "mean_reward": value} for i, value in enumerate(scores)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def made(item, out, scores_of, budget="laptop", keep=lambda one: True):
+    trials = [one for one in find_item(item).trials(budget) if keep(one)]
+    folders = [write_scores(out / "trials" / one.id, one, scores_of(one)) for one in trials]
+    return find_item(item).analyse(budget, trials, folders, out)
+
+
+def part(rows, name, **fields):
+    return [row for row in rows if row["part"] == name and all(row[key] == value for key, value in fields.items())]
+
+
+# ---------------------------------------------------------------------- trials
+
+
+@pytest.mark.parametrize("item", SUITES)
+def test_seeds_come_in_rounds_telling_methods_first_and_adaptive_ebu_last(item):
+    trials = find_item(item).trials("laptop")
+    tasks = len(SUITES[item].SETTINGS["laptop"]["tasks"])
+    first = trials[: tasks * len(TELLING)]
+    assert {one.label for one in first} == set(TELLING) and {one.seed for one in first} == {0}
+    assert {one.seed for one in trials[: tasks * 8]} == {0}
+    last = trials[-3 * tasks :]
+    assert {one.label for one in last} == {ADAPTIVE} and {one.seed for one in last} == {0, 1, 2}
+    assert len(trials) == tasks * (8 * 5 + 3)
+    assert [one.round for one in trials] == sorted(one.round for one in trials)
+
+
+def test_one_update_follows_each_step_and_the_scale_is_everybodys():
+    for item in SUITES:
+        configs = [one.config() for one in find_item(item).trials("laptop")]
+        assert {(c.learner.train_freq, c.learner.gradient_steps) for c in configs} == {(1, 1)}
+        for stage in ("exploration", "network", "evaluation"):
+            assert len({getattr(c, stage) for c in configs}) == 1
+        assert {c.steps for c in configs} == {200_000 if item == "minigrid" else 100_000}
+    assert all(one.config().target.n_steps == 3 for one in minatar.trials("laptop") if one.label == N_STEP)
+
+
+def test_the_undelayed_runs_are_those_of_minatar():
+    plain, both = ({one.id for one in find_item(item).trials("laptop")} for item in ("minatar", "delay"))
+    assert plain < both and len(both) == 2 * len(plain)
+    delayed = [one for one in delay.trials("laptop") if one.id not in plain]
+    assert {one.config().environment.env_args for one in delayed} == {("reward_delay=episode",)}
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def test_scores_are_normalised_between_random_play_and_the_best_mean_of_a_method(tmp_path):
+    """Ceilings are the best method's mean, here EBU's: its runs are 1 on average."""
+    rows = made(
+        "minatar", tmp_path,
+        lambda one: [1.0, 6.0 + one.seed] if one.label == EBU_HALF else [1.0, 4.0],
+        keep=lambda one: one.label in (EBU_HALF, DQN) and one.seed < 2,
+    )  # fmt: skip
+    runs = part(rows, "run", task="Breakout")
+    floor = minatar.RANDOM["Breakout"]
+    assert len(runs) == 4
+    for row in runs:
+        assert row["final_normalised"] == pytest.approx((row["final"] - floor) / (6.5 - floor), abs=1e-4)
+    ours = next(row for row in runs if row["method"] == EBU_HALF and row["seed"] == 0)
+    assert (ours["area"], ours["steps_to"]) == (3.5, {"0.25": 100_000.0, "0.5": 100_000.0, "0.75": 100_000.0})
+    best = part(rows, "aggregate", method=EBU_HALF)[0]
+    assert best["final_iqm"] == pytest.approx(1.0, abs=0.05) and best["final_iqm_low"] <= best["final_iqm_high"]
+    assert (best["beats_dqn"], best["tasks"], best["runs"]) == (1.0, 5, 10)
+    assert best["profile"][0] == 1.0 and len(best["profile"]) == len(suites.PROFILE)
+    assert part(rows, "aggregate", method=DQN)[0]["beats_dqn"] is None
+
+
+def test_minigrid_keeps_its_own_scale(tmp_path):
+    rows = made("minigrid", tmp_path, lambda one: [0.0, 0.6], keep=lambda one: one.label == DQN and one.seed == 0)
+    assert {row["final_normalised"] for row in part(rows, "run")} == {0.6}
+    assert part(rows, "run")[0]["steps_to"] == {"0.25": 200_000.0, "0.5": 200_000.0, "0.75": None}
+
+
+def test_delayed_and_undelayed_games_have_one_scale_and_two_aggregates(tmp_path):
+    def scores(one):
+        return [1.0, 3.0] if one.config().environment.env_args else [1.0, 9.0]
+
+    rows = made("delay", tmp_path, scores, keep=lambda one: one.label == DQN and one.seed < 2)
+    plain, delayed = part(rows, "aggregate", method=DQN)
+    assert (plain["group"], delayed["group"]) == ("as they are", "delayed")
+    assert plain["final_iqm"] == 1.0 and delayed["final_iqm"] < 0.4
+
+
+def test_nobody_above_random_play_is_no_division_by_zero():
+    task = Task("t", "e", floor=2.0)
+    assert suites._normalised(task, 2.0, 3.0) == suites._normalised(task, 1.0, 3.0) == 0.0
+
+
+# ---------------------------------------------------------------------- any stage
+
+
+@pytest.mark.parametrize("item", SUITES)
+def test_half_of_a_suite_is_shown_with_dashes_and_without_aggregates_that_lack_a_task(item, tmp_path):
+    trials = find_item(item).trials("laptop")
+    some, out = [*trials[:7], trials[-1]], tmp_path / item
+    for one in some:
+        write_trial(out / "trials" / one.id, one)
+    assert main(["reproduce", item, "--budget", "laptop", "--partial", "--out", str(out)]) == 0
+    rows = [json.loads(line) for line in (out / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(part(rows, "run")) == 8
+    assert {row["final_iqm"] for row in part(rows, "aggregate")} == {None}
+    text = (out / "table.md").read_text(encoding="utf-8")
+    assert f"So far 8 of {len(trials)} trials are finished" in text and "| 0 | – | – | – |" in text
+
+
+def test_public_numbers_stand_beside_our_dqn_of_the_same_length_only(tmp_path):
+    made("minatar", tmp_path / "laptop", lambda one: [1.0, 2.0], keep=lambda one: one.label == DQN and one.seed == 0)
+    made("minatar", tmp_path / "quick", lambda one: [1.0, 2.0], budget="quick")
+    laptop, quick = ((tmp_path / budget / "table.md").read_text(encoding="utf-8") for budget in ("laptop", "quick"))
+    assert "MinAtar's own DQN, training episodes" in laptop and "MinAtar's own DQN, training" not in quick
+    assert "| 4.30 |" in laptop and "| 14.40 |" in laptop
