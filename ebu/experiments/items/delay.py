@@ -22,7 +22,7 @@ AS_THEY_ARE, DELAYED = "as they are", "delayed"
 
 def both(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Each task as it is, and delayed."""
-    delayed = {"group": DELAYED, "env_args": ("reward_delay=episode",), "anchor": None}
+    delayed: dict[str, Any] = {"group": DELAYED, "env_args": ("reward_delay=episode",), "anchor": None}
     pairs = ((replace(task, group=AS_THEY_ARE), replace(task, name=f"{task.name}, delayed", **delayed)) for task in tasks)
     return tuple(variant for pair in pairs for variant in pair)
 
