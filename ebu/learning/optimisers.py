@@ -16,7 +16,7 @@ from ebu.config import LearnerConfig
 CACHE_BLOCK_ELEMENTS = 32_768
 
 # From this many weights of a learner on PyTorch's fused Adam is several times as fast as the rule: it reads everything once.
-# It takes the learners one by one, so that, as with the rule, each gets the same bits however many are stacked with it.
+# It takes the learners one by one, so that, as with the rule, each gets the same bits however many there are.
 FUSED_FROM_ELEMENTS = 100_000
 
 # The averages of a weight that gets no gradient any more shrink to denormal numbers, with which processors compute ten to

@@ -24,7 +24,7 @@ ALPHA_DRIFT = 0.005  # … or α by more than this
 MAX_SEGMENTS = 1_000_000  # of a saved state: no minibatch is larger
 
 
-class RankHeap:
+class PriorityHeap:
     """Steps ``first … end − 1`` in an array-backed binary max-heap of their priorities.
 
     Numbers only grow, as in the memory: new steps join at the end, evicted ones leave at the front. A step's place in
@@ -262,7 +262,7 @@ class PrioritySampler:
         self.minibatches = 1  # priorities change with every update
         self._alpha = alpha
         self._importance_beta = importance_beta
-        self._heap = RankHeap(sort_interval)
+        self._heap = PriorityHeap(sort_interval)
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         self._progress = progress

@@ -277,6 +277,7 @@ def two_ranks(arguments):
     return processes([sys.executable, "-m", "ebu", *arguments], ranks)
 
 
+@pytest.mark.slow
 def test_a_signal_to_torchrun_leaves_a_checkpoint_that_one_process_resumes(tmp_path):
     run = tmp_path / "r"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "ebu"]

@@ -120,7 +120,14 @@ def assert_continued(out, finished, half):
         assert all(step > TINY["log_every"] for step in later)
 
 
-@pytest.mark.parametrize("how", ["kill -9 of the group", "kill -9 of the engine", "Ctrl-C"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "kill -9 of the group",
+        pytest.param("kill -9 of the engine", marks=pytest.mark.slow),
+        pytest.param("Ctrl-C", marks=pytest.mark.slow),
+    ],
+)
 def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, quiet, tmp_path):
     process = start(tmp_path)
     wait_for(lambda: half_run(tmp_path) or process.poll() is not None, "a checkpoint")
@@ -142,6 +149,7 @@ def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, qui
     assert rows_of(tmp_path) == rows_of(quiet)
 
 
+@pytest.mark.slow
 def test_two_sweeps_in_one_folder_share_the_work(quiet, tmp_path):
     processes = [start(tmp_path) for _ in range(2)]
     for process in processes:

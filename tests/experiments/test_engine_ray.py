@@ -42,6 +42,7 @@ def is_alive(pid):
     return True
 
 
+@pytest.mark.slow
 def test_a_node_is_lost_and_no_trial_with_it(cluster, tmp_path):
     """It is killed while a trial on each of two nodes waits beyond its first checkpoint. All finish, with the rows of the
     local engine, and what was lost is taken up from its checkpoint.

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from ebu.memory.episodes import EpisodeMemory
-from ebu.memory.priorities import PrioritySampler, RankHeap, equal_segments
+from ebu.memory.priorities import PriorityHeap, PrioritySampler, equal_segments
 from ebu.types import Episode
 from tests.reference.priorities import PlainPriorities, rank_probabilities, segmented_probabilities
 
 
 def heap_of(priorities, sort=True):
     """A heap of steps 0, 1, … with these priorities."""
-    heap = RankHeap()
+    heap = PriorityHeap()
     heap.extend(0, len(priorities))
     heap.update(np.arange(len(priorities)), np.asarray(priorities, np.float64))
     if sort:
@@ -53,7 +53,7 @@ operations = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(operations, st.sampled_from([7, 1_000_000]))
 def test_any_sequence_of_operations_leaves_a_heap_with_what_a_plain_twin_holds(todo, sort_interval):
-    heap, plain = RankHeap(sort_interval), PlainPriorities()
+    heap, plain = PriorityHeap(sort_interval), PlainPriorities()
     for name, value in todo:
         if name == "extend":
             end = heap.end + value
@@ -72,7 +72,7 @@ def test_any_sequence_of_operations_leaves_a_heap_with_what_a_plain_twin_holds(t
             assert (np.diff(contents(heap)[1]) <= 0).all()
         else:
             state = heap.state_dict()
-            heap = RankHeap(sort_interval)
+            heap = PriorityHeap(sort_interval)
             heap.load_state_dict(state)
         assert_is_a_heap_of(heap, plain)
         assert heap.end == plain.end
@@ -80,7 +80,7 @@ def test_any_sequence_of_operations_leaves_a_heap_with_what_a_plain_twin_holds(t
 
 def test_a_large_heap_changed_one_step_at_a_time_agrees_with_the_plain_twin():
     rng = np.random.default_rng(0)
-    heap, plain = RankHeap(), PlainPriorities()
+    heap, plain = PriorityHeap(), PlainPriorities()
     for _ in range(200):  # few steps of many: the path without rebuilding
         new = int(rng.integers(1, 60))
         plain.extend(heap.end, heap.end + new)
@@ -104,7 +104,7 @@ def test_steps_are_added_in_order():
 
 def test_an_empty_heap_says_so():
     with pytest.raises(ValueError, match="no step to sample"):
-        RankHeap().sample(1, 0.5, np.random.default_rng(0))
+        PriorityHeap().sample(1, 0.5, np.random.default_rng(0))
 
 
 def test_new_steps_get_the_largest_priority_seen():
@@ -117,7 +117,7 @@ def test_new_steps_get_the_largest_priority_seen():
 
 def test_the_heap_is_sorted_after_the_interval():
     rng = np.random.default_rng(1)
-    heap = RankHeap(sort_interval=5_000)
+    heap = PriorityHeap(sort_interval=5_000)
     heap.extend(0, 4_000)
     heap.update(np.arange(4_000), rng.random(4_000))
     assert (np.diff(contents(heap)[1]) > 0).any()
@@ -222,7 +222,7 @@ def test_a_restored_heap_continues_identically():
     heap = heap_of(rng.random(3_000), sort=False)
     heap.sample(32, 0.5, rng)
     heap.extend(3_000, 3_010)  # within the drift: the segments in use are older than the heap
-    twin = RankHeap()
+    twin = PriorityHeap()
     twin.load_state_dict(heap.state_dict())
     a, b = np.random.default_rng(10), np.random.default_rng(10)
     for _ in range(50):
@@ -308,7 +308,7 @@ def test_alpha_fades_to_0_with_progress(monkeypatch, progress, alpha):
         asked.append(alpha)
         return np.arange(count), np.full(count, 1 / count)
 
-    monkeypatch.setattr(RankHeap, "sample", sample)
+    monkeypatch.setattr(PriorityHeap, "sample", sample)
     PrioritySampler(0.5).sample(small_memory(30), 8, np.random.default_rng(0), progress)
     assert asked == [alpha]
 

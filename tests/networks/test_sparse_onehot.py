@@ -109,6 +109,7 @@ class Line(gymnasium.Env):
         return self.place, float(action), False, self.time == 50, {}
 
 
+@pytest.mark.slow
 def test_two_hundred_thousand_categories_are_learned_from_in_seconds():
     """Before, seven hundred steps took more than a minute."""
     agent = ebu.EBU(Line(), learning_starts=100, hidden_sizes=(64, 64), seed=0)
