@@ -49,8 +49,7 @@ class Trainer:
         self.interrupted = False  # by a signal
         loop.plan(until - plan_start, plan_start)
         loop.should_stop = lambda: self._asked_to_stop
-        if self._saves is not None:
-            loop.while_evaluating = self._save_if_due
+        loop.while_evaluating = self._save_if_due  # also without a folder: the hook of a run before must not stay
 
     @property
     def is_finished(self) -> bool:

@@ -55,6 +55,16 @@ def test_an_evaluation_without_end_is_cut_too():
     assert ebu.evaluate(agent, episodes=2).lengths == (40, 40)
 
 
+def test_learning_on_after_a_run_writes_nothing_into_its_folder(tmp_path, monkeypatch):
+    agent = ebu.EBU("CartPole-v1", **{**SMALL, "eval_every": 50, "checkpoint_minutes": 1.0})
+    agent.learn(60, run=tmp_path / "r")
+    before = {path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()}
+    clock = itertools.count(10**6, 61.0)  # a checkpoint of the run before would be due at every look
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    agent.learn(60)
+    assert {path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()} == before
+
+
 def test_an_environment_that_ends_is_not_touched():
     events = []
     ebu.EBU("CartPole-v1", **SMALL).learn(300, callback=events.append)
