@@ -11,7 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from ebu.registry import Method, add_method, find_method
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment import Environment, Interface
-from ebu.training.events import Listener
+from ebu.training.events import Listener, as_listeners
 from ebu.types import Array, Evaluation
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Agent:
             raise UserError(f"total_timesteps must be at least 0, got {total_timesteps}")
         if total_timesteps == 0:
             return self
-        listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
+        listeners = as_listeners(callback)
         loop = self.loop
         until = loop.step + total_timesteps
         start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
@@ -317,9 +317,7 @@ class Agent:
 
         from ebu.training.progress import ProgressBar
 
-        with ExitStack() as stack:
-            bar = ProgressBar(until, self.algo, Console(file=sys.stderr), start)
-            stack.callback(bar.close)
+        with closing(ProgressBar(until, self.algo, Console(file=sys.stderr), start)) as bar:
             yield [bar]
 
     @contextmanager

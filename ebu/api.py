@@ -12,6 +12,7 @@ from ebu.envs.make import require_trust
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
+from ebu.training.events import as_listeners
 from ebu.types import Evaluation
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def resume(
     those and all before them, no longer exactly, and announces what was lost.
     """
     folder = RunFolder.open(Path(run))
-    listeners = list(callback) if isinstance(callback, list) else [callback] if callback is not None else []
+    listeners = as_listeners(callback)
     if folder.is_finished and not folder.checkpoints.exists():
         raise UserError(f"{run} is a finished trial without checkpoints; load its policy with ebu.load")
     with RunLock(folder.path):

@@ -79,26 +79,22 @@ def assert_within(found, expected, bound):
     assert (excess <= 0).all(), f"{int((excess > 0).sum())} of {excess.numel()} differ by more than rounding, {excess.max()}"
 
 
-@contextmanager
 def in_double():
     """Networks and what they read in float64."""
-    before = torch.get_default_dtype()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observation_spaces, "_vector", _vector_in_double)
-        torch.set_default_dtype(torch.float64)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(before)
+    return _in(torch.float64, _vector_in_double)
+
+
+def in_single():
+    """Back to float32, where a fixture of the whole module computes in float64."""
+    return _in(torch.float32, _vector_in_single)
 
 
 @contextmanager
-def in_single():
-    """Back to float32, where a fixture of the whole module computes in float64."""
+def _in(dtype, vector):
     before = torch.get_default_dtype()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(observation_spaces, "_vector", _vector_in_single)
-        torch.set_default_dtype(torch.float32)
+        patch.setattr(observation_spaces, "_vector", vector)
+        torch.set_default_dtype(dtype)
         try:
             yield
         finally:

@@ -53,3 +53,10 @@ Event = EpisodeEnded | Trained | Evaluated | Synchronised
 
 Listener = Callable[[Event], Any]
 """Called with every event; False asks the training to stop. One with a method ``advance(step)`` hears of every step, too."""
+
+
+def as_listeners(callback: Listener | list[Listener] | None) -> list[Listener]:
+    """What a user gives as ``callback``: one, several, or none."""
+    if callback is None:
+        return []
+    return list(callback) if isinstance(callback, list) else [callback]
