@@ -36,6 +36,7 @@ test-newest:
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check ebu tests bench scripts examples
+	$(BIN)/ruff format --check --quiet ebu tests bench scripts examples
 
 types: $(VENV)/.test
 	$(BIN)/mypy

@@ -31,9 +31,7 @@ OURS = {**SETTINGS, "learning_rate_schedule": "constant", "tau": 1.0, "double_q"
 
 def run() -> list[dict[str, Any]]:
     torch.set_num_threads(1)
-    ours = {
-        cls.algo: cls("CartPole-v1", eval_every=0, threads=1, hidden_sizes=(64, 64), **OURS) for cls in (ebu.DQN, ebu.EBU)
-    }
+    ours = {cls.algo: cls("CartPole-v1", eval_every=0, threads=1, hidden_sizes=(64, 64), **OURS) for cls in (ebu.DQN, ebu.EBU)}
     peer = _stable_baselines()
     seconds = interleave(
         {

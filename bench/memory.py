@@ -23,9 +23,7 @@ def run() -> list[dict[str, Any]]:
 
 def _episode(observations: np.ndarray) -> Episode:
     steps = len(observations) - 1
-    return Episode(
-        observations, np.zeros(steps, np.int64), np.zeros(steps, np.float32), np.ones(steps, np.float32), True
-    )
+    return Episode(observations, np.zeros(steps, np.int64), np.zeros(steps, np.float32), np.ones(steps, np.float32), True)
 
 
 def _flat_cost() -> list[dict[str, Any]]:

@@ -106,9 +106,7 @@ class Agent:
         self._setup(config, given)
 
     @classmethod
-    def from_config(
-        cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None
-    ) -> Agent:
+    def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None) -> Agent:
         """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
         find_method(config.algo)
         agent = object.__new__(AGENTS[config.algo])

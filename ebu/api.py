@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from ebu.training.events import Listener
 
 
-def load(
-    path: str | Path, env: gymnasium.Env[Any, Any] | None = None, device: str = "auto", trust_env: bool = False
-) -> Agent:
+def load(path: str | Path, env: gymnasium.Env[Any, Any] | None = None, device: str = "auto", trust_env: bool = False) -> Agent:
     """An agent with a saved policy. ``env`` is needed where the policy was trained on an object without an id.
 
     A file that names an environment as ``module:id`` has that module imported, which runs its code: only with

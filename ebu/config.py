@@ -229,10 +229,7 @@ def override(config: Config, **settings: Any) -> Config:
 
 def flat(config: Config) -> dict[str, Any]:
     """All settings in one dictionary, by their flat names."""
-    return {
-        name: getattr(config if stage is None else getattr(config, stage), name)
-        for name, stage in field_names().items()
-    }
+    return {name: getattr(config if stage is None else getattr(config, stage), name) for name, stage in field_names().items()}
 
 
 def to_json(config: Config) -> str:
@@ -268,7 +265,7 @@ def environment_pairs(given: Any) -> tuple[str, ...]:
         except TypeError as error:
             raise UserError(f"env_args takes numbers, texts and truth values, got {_shown(given)}") from error
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UserError(f"env_args takes a dictionary or pairs such as (\"slip=0.1\",), got {_shown(given)}")
+        raise UserError(f'env_args takes a dictionary or pairs such as ("slip=0.1",), got {_shown(given)}')
     return tuple(given)
 
 

@@ -70,9 +70,7 @@ def add_method(method: Method) -> None:
 
 def find_method(name: str) -> Method:
     if name not in _METHODS:
-        raise UserError(
-            f"there is no algorithm {name!r}; choose from {', '.join(_METHODS)}, or name its module with --plugin"
-        )
+        raise UserError(f"there is no algorithm {name!r}; choose from {', '.join(_METHODS)}, or name its module with --plugin")
     return _METHODS[name]
 
 

@@ -1,7 +1,7 @@
 """A method of your own: the mean of EBU's backward target and DQN's one-step target.
 
-    python own_method.py
-    ebu train --plugin own_method --algo half --env CartPole-v1      # in the folder of this file
+python own_method.py
+ebu train --plugin own_method --algo half --env CartPole-v1      # in the folder of this file
 """
 
 import sys

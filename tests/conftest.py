@@ -74,9 +74,7 @@ class Script(gymnasium.Env):
 
     def __init__(self, rewards, observations=None, terminated=True, space=None, actions=2):
         self.rewards = list(rewards)
-        self.frames = (
-            [np.full(1, t, np.float32) for t in range(len(rewards) + 1)] if observations is None else observations
-        )
+        self.frames = [np.full(1, t, np.float32) for t in range(len(rewards) + 1)] if observations is None else observations
         self.terminated = terminated
         self.observation_space = space or spaces.Box(-np.inf, np.inf, (1,), np.float32)
         self.action_space = spaces.Discrete(actions)

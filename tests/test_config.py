@@ -24,9 +24,7 @@ from ebu.config import (
 )
 from ebu.errors import UserError
 
-NUMBERS = [
-    name for name, value in flat(Config()).items() if isinstance(value, int | float) and not isinstance(value, bool)
-]
+NUMBERS = [name for name, value in flat(Config()).items() if isinstance(value, int | float) and not isinstance(value, bool)]
 
 
 def refusal(**settings):
@@ -54,9 +52,7 @@ def test_a_setting_is_replaced_by_its_flat_name_wherever_it_lives():
 
 def test_overriding_and_flattening_are_inverse():
     values = flat(override(Config(), beta=0.125, stack=4, n_steps="episode", env_args=("slip=0.1",)))
-    assert override(Config(), **values) == override(
-        Config(), beta=0.125, stack=4, n_steps="episode", env_args=("slip=0.1",)
-    )
+    assert override(Config(), **values) == override(Config(), beta=0.125, stack=4, n_steps="episode", env_args=("slip=0.1",))
 
 
 @pytest.mark.parametrize(

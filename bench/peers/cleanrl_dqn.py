@@ -45,9 +45,7 @@ class CleanDQN:
             [lambda: _wrapped(env_id)], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
         )
         self._actions: Any = self._envs.single_action_space
-        self._online, self._target = (
-            nn.Sequential(_Scaled(), nature_network(int(self._actions.n))) for _ in range(2)
-        )
+        self._online, self._target = (nn.Sequential(_Scaled(), nature_network(int(self._actions.n))) for _ in range(2))
         self._target.load_state_dict(self._online.state_dict())
         self._optimiser = torch.optim.Adam(self._online.parameters(), lr=learning_rate)
         self._buffer = ReplayBuffer(

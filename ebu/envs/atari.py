@@ -152,9 +152,7 @@ class Atari(gymnasium.Env[Bytes, Any]):
 
     # ------------------------------------------------------------------ Gymnasium
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Bytes, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Bytes, dict[str, Any]]:
         super().reset(seed=seed)
         if self._game_goes_on and not (options or {}).get("new_game"):
             for _ in range(self.settings.noops_after_life_loss):

@@ -92,9 +92,7 @@ class MNISTMaze(gym.Env[Observation, Action]):
 
     # -- Gymnasium -----------------------------------------------------------------------------------------------------
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
         super().reset(seed=seed)
         self._cell, self._steps, self._bumped, self._over = 0, 0, False, False
         self._path = [0]

@@ -124,9 +124,7 @@ def note(budget: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
 # ---------------------------------------------------------------------- from run folders to rows
 
 
-def analyse(
-    item: Item, budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path
-) -> list[Row]:
+def analyse(item: Item, budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[Row]:
     """Rows of runs, curves and aggregates, and with them the item's picture, tables and page; of whatever is finished."""
     settings = item.at(budget)
     tasks, methods = settings["tasks"], settings["methods"]
@@ -383,9 +381,7 @@ def _reached(runs: Sequence[Row]) -> str:
 # ---------------------------------------------------------------------- the picture
 
 
-def _draw(
-    item: Item, out: Path, rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str], steps: int
-) -> None:
+def _draw(item: Item, out: Path, rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str], steps: int) -> None:
     """Curves of every task in a panel of its own, and the aggregate of each group in the last panel of its row."""
     groups = list(dict.fromkeys(task.group for task in tasks))
     most = max(sum(task.group == group for task in tasks) for group in groups) + 1

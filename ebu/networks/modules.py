@@ -78,9 +78,7 @@ class Dueling(nn.Module):
         return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
 
 
-def _head(
-    features: int, hidden: int, actions: int, dueling: bool, linear: type[nn.Linear] = nn.Linear
-) -> list[nn.Module]:
+def _head(features: int, hidden: int, actions: int, dueling: bool, linear: type[nn.Linear] = nn.Linear) -> list[nn.Module]:
     """From features to action values through one hidden layer."""
     if dueling:
         return [Dueling(features, hidden, actions, linear)]

@@ -309,4 +309,3 @@ def _value(value: Any) -> str:
 
 def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + "s" * (count != 1)
-

@@ -54,9 +54,7 @@ def retrace(
     return _follow(rewards, discounts, expected, _of_next_action(q_next, actions), trace_lambda * ratio, continues)
 
 
-def peng(
-    rewards: Tensor, discounts: Tensor, q_next: Tensor, trace_lambda: float, continues: Tensor | None = None
-) -> Tensor:
+def peng(rewards: Tensor, discounts: Tensor, q_next: Tensor, trace_lambda: float, continues: Tensor | None = None) -> Tensor:
     """Targets of Peng's Q(λ): y_t = R_t + γ [(1 − λ) max_a Q̂(S_{t+1}, a) + λ y_{t+1}]. Peng and Williams (1996).
 
     Never cut, not corrected: λ = 0 is one-step, λ = 1 the Monte-Carlo return of an episode that terminated.

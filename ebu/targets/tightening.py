@@ -69,9 +69,7 @@ def tightening(
 
 
 @torch.no_grad()
-def combine(
-    values: Tensor, lower: Tensor, upper: Tensor, q: Tensor, bound_weight: float, margin: float = MARGIN
-) -> Tensor:
+def combine(values: Tensor, lower: Tensor, upper: Tensor, q: Tensor, bound_weight: float, margin: float = MARGIN) -> Tensor:
     """The target of a regression, given the online values ``q`` of the same shape: (1 − w) y + w · (violated bound).
 
     Where both bounds are violated their mean stands for them, where none is, the target is y. The authors' code runs

@@ -130,9 +130,7 @@ class Environment:
             raise
         except (Exception, SystemExit) as error:
             reason = " ".join(str(error).split())
-            raise EnvironmentFailure(
-                f"the environment {self.name} raised {type(error).__name__} {when}: {reason}"
-            ) from error
+            raise EnvironmentFailure(f"the environment {self.name} raised {type(error).__name__} {when}: {reason}") from error
 
 
 def clip_reward(reward: float, clip: float) -> float:

@@ -111,9 +111,7 @@ def test_an_unknown_id_suggests_the_one_that_was_meant(name, meant):
     assert refusal(name).endswith(f"there is no environment {name!r}; did you mean {meant}?")
 
 
-@pytest.mark.parametrize(
-    "name", ["", "Not an id!", "Xyzzyqwfp-v0", "nowhere/Xyzzyqwfp-v0", "no_such_module:Xyzzyqwfp-v0"]
-)
+@pytest.mark.parametrize("name", ["", "Not an id!", "Xyzzyqwfp-v0", "nowhere/Xyzzyqwfp-v0", "no_such_module:Xyzzyqwfp-v0"])
 def test_a_hopeless_id_points_to_the_list(name):
     message = refusal(name)
     assert repr(name) in message or name in message

@@ -37,11 +37,7 @@ def naive_bilinear(image: np.ndarray, size: int) -> np.ndarray:
     result = np.zeros((size, size), np.uint8)
     for i in range(size):
         for j in range(size):
-            value = sum(
-                a * b * int(image[y, x])
-                for y, a in around(i, image.shape[0])
-                for x, b in around(j, image.shape[1])
-            )
+            value = sum(a * b * int(image[y, x]) for y, a in around(i, image.shape[0]) for x, b in around(j, image.shape[1]))
             result[i, j] = rounded(Fraction(value))
     return result
 
@@ -116,9 +112,7 @@ def test_luminance_weighs_red_green_and_blue_and_rounds_halves_up() -> None:
 @pytest.mark.parametrize("merging", ["rgb", "grayscale"])
 def test_looking_up_pairs_of_colours_equals_computing_them_for_all_pairs(merging: Merging) -> None:
     previous, current = (grid.astype(np.uint8) for grid in np.meshgrid(np.arange(256), np.arange(256)))
-    assert np.array_equal(
-        MergeIndexed(merging)(previous, current), merge_rgb(NTSC[previous], NTSC[current], merging)
-    )
+    assert np.array_equal(MergeIndexed(merging)(previous, current), merge_rgb(NTSC[previous], NTSC[current], merging))
 
 
 def test_a_sprite_drawn_on_every_other_frame_is_always_visible() -> None:

@@ -26,9 +26,7 @@ def write_scores(folder, one, scores):
     """A finished run with these evaluations at equal distances."""
     write_trial(folder, one, 1)
     steps = one.config().steps
-    rows = [
-        {"kind": "eval", "step": steps * (i + 1) // len(scores), "mean_reward": value} for i, value in enumerate(scores)
-    ]
+    rows = [{"kind": "eval", "step": steps * (i + 1) // len(scores), "mean_reward": value} for i, value in enumerate(scores)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder
 

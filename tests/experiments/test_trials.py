@@ -17,9 +17,7 @@ from tests.waiting import PATIENCE
 
 def test_the_configuration_is_that_of_the_command_line_on_one_thread():
     made = trial("ebu", "maze", 3, preset="paper", beta=1.0, steps=500, env_args=("wall_density=0.5",))
-    wanted = configure(
-        "ebu", "maze", preset="paper", beta=1.0, steps=500, env_args=("wall_density=0.5",), seed=3, threads=1
-    )
+    wanted = configure("ebu", "maze", preset="paper", beta=1.0, steps=500, env_args=("wall_density=0.5",), seed=3, threads=1)
     assert made.config() == wanted
     assert made.config().run.threads == 1
 
@@ -57,10 +55,7 @@ def test_a_setting_that_says_what_the_preset_says_is_the_same_trial():
 
 def test_the_id_is_the_same_in_every_process():
     program = "from ebu.experiments.sweeps.trials import trial; print(trial('ebu', 'maze', 0, betas=(0.0, 1.0)).id)"
-    found = {
-        subprocess.check_output([sys.executable, "-c", program], text=True, timeout=PATIENCE).strip()
-        for _ in range(2)
-    }
+    found = {subprocess.check_output([sys.executable, "-c", program], text=True, timeout=PATIENCE).strip() for _ in range(2)}
     assert found == {trial("ebu", "maze", 0, betas=(0.0, 1.0)).id}
 
 

@@ -157,9 +157,7 @@ def test_weights_scale_what_each_transition_pulls(double):
     batch = make_batch(size=8)
     kept = Batch(batch.states[:4], batch.actions[:4], batch.targets[:, :4], batch.steps[:4])
     silenced = make_batch(size=8, weights=torch.tensor([1.0] * 4 + [0.0] * 4))
-    doubled = Batch(
-        batch.states[:4], batch.actions[:4], batch.targets[:, :4], batch.steps[:4], weights=torch.full((4,), 2.0)
-    )
+    doubled = Batch(batch.states[:4], batch.actions[:4], batch.targets[:, :4], batch.steps[:4], weights=torch.full((4,), 2.0))
     gradients = []
     for given in (kept, silenced, doubled):
         learner = make_learner(loss="huber-sum")

@@ -97,9 +97,7 @@ def test_each_of_eleven_learners_updates_as_a_lone_learner_with_its_beta_would(d
         for _ in range(3):
             alone.loop._learn()
         assert not torch.equal(alone.loop.learner.online.parameters[0], start[k])
-        torch.testing.assert_close(
-            together.loop.learner.online.parameters[k], alone.loop.learner.online.parameters[0], **RUN
-        )
+        torch.testing.assert_close(together.loop.learner.online.parameters[k], alone.loop.learner.online.parameters[0], **RUN)
 
 
 @pytest.mark.parametrize("score", ["sum", "mean"])

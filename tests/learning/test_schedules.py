@@ -11,9 +11,7 @@ from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.presets import configure
 
 
-@pytest.mark.parametrize(
-    ("step", "epsilon"), [(0, 1.0), (50_000, 0.5625), (100_000, 0.25), (150_000, 0.0625), (200_000, 0.0)]
-)
+@pytest.mark.parametrize(("step", "epsilon"), [(0, 1.0), (50_000, 0.5625), (100_000, 0.25), (150_000, 0.0625), (200_000, 0.0)])
 def test_the_paper_s_maze_schedule(step, epsilon):
     config = configure("ebu", "maze", "paper")
     schedule = epsilon_schedule(config.exploration, config.steps, config.learner.learning_starts)
@@ -25,9 +23,7 @@ def test_the_paper_s_maze_schedule(step, epsilon):
     ("step", "epsilon"), [(0, 1.0), (49_999, 1.0), (50_000, 1.0), (550_000, 0.55), (1_050_000, 0.1), (2_000_000, 0.1)]
 )
 def test_the_paper_s_atari_schedule_waits_for_learning_to_start(step, epsilon):
-    config = ExplorationConfig(
-        exploration_schedule="delayed-linear", exploration_final_eps=0.1, exploration_fraction=0.4
-    )
+    config = ExplorationConfig(exploration_schedule="delayed-linear", exploration_final_eps=0.1, exploration_fraction=0.4)
     assert epsilon_schedule(config, 2_500_000, 50_000)(step) == pytest.approx(epsilon, abs=1e-12)
 
 

@@ -82,9 +82,7 @@ def test_vectors_under_random_adds_and_reads_equal_the_naive_twin(seed, capacity
     rng = np.random.default_rng([seed, capacity])
     memory, twin = EpisodeMemory(capacity, (3,), np.float32, gamma=GAMMA), NaiveMemory(capacity, GAMMA)
     for turn in range(250):
-        episode = vector_episode(
-            rng, int(rng.integers(1, 40)) if rng.random() < 0.98 else int(rng.integers(1000, 1500))
-        )
+        episode = vector_episode(rng, int(rng.integers(1, 40)) if rng.random() < 0.98 else int(rng.integers(1000, 1500)))
         assert memory.add(episode) == twin.add(episode)
         assert_same_contents(memory, twin)
         if turn % 5 == 0:
@@ -106,7 +104,6 @@ def test_pictures_and_their_stacks_equal_the_naive_twin(compress, stack, channel
         assert memory.add(episode) == twin.add(episode)
         assert_same_contents(memory, twin)
         assert_same_span(memory, twin, random_pieces(rng, twin, 3))
-
 
 
 def repack(memory, restored):

@@ -145,9 +145,7 @@ def test_many_segments_sample_with_the_exact_rank_probabilities(alpha):
     heap = heap_of(priorities)
     by_rank = np.argsort(-priorities)
     # A stratified sample varies less than independent draws would; one draw of each set keeps the test's assumptions.
-    drawn = np.concatenate(
-        [heap.sample(segments, alpha, rng)[0][rng.integers(segments, size=2)] for _ in range(10_000)]
-    )
+    drawn = np.concatenate([heap.sample(segments, alpha, rng)[0][rng.integers(segments, size=2)] for _ in range(10_000)])
     counts = np.bincount(drawn, minlength=size)[by_rank]
     assert chisquare(counts, rank_probabilities(size, alpha) * len(drawn)).pvalue > 0.01
 

@@ -44,9 +44,7 @@ def mixture(returns, trace_lambda):
 
 def peng_return(rewards, discounts, q_next, trace_lambda):
     """Peng and Williams (1996): the geometric mixture of all n-step returns."""
-    return np.array(
-        [mixture(corrected_returns(rewards, discounts, q_next, t), trace_lambda) for t in range(len(rewards))]
-    )
+    return np.array([mixture(corrected_returns(rewards, discounts, q_next, t), trace_lambda) for t in range(len(rewards))])
 
 
 def watkins_return(rewards, discounts, actions, q_now, q_next, trace_lambda):
@@ -89,9 +87,7 @@ class Stream:
 
     def by_episode(self, oracle):
         """An oracle of one episode and one learner, applied to each: [K, N]. It is given the learner and the slice."""
-        return np.stack(
-            [np.concatenate([oracle(k, piece) for piece in self.pieces]) for k in range(len(self.q_states))]
-        )
+        return np.stack([np.concatenate([oracle(k, piece) for piece in self.pieces]) for k in range(len(self.q_states))])
 
 
 def random_stream(rng, episodes=400, learners=2, actions=3, states=5, longest=12, gamma=0.9, ties=False):

@@ -33,9 +33,7 @@ class NaiveMemory:
 
     def locate(self, step):
         """(episode, place in it) of a step's number."""
-        return next(
-            (number, step - first) for number, first, episode in self.kept if first <= step < first + len(episode)
-        )
+        return next((number, step - first) for number, first, episode in self.kept if first <= step < first + len(episode))
 
     def state(self, number, t):
         """The state after t steps: the latest frames, oldest first, zeros before the episode's first."""

@@ -105,9 +105,7 @@ def test_the_chain_of_figure_1_with_zero_values(path, beta):
 def test_the_mean_target_of_a_noisy_suboptimal_arm(path, beta):
     """Section 9 (i): arms .5 for sure and Bernoulli(.3), the noisy one taken: E[y_0] = .5 + .3 max(0, .7β − .2)."""
     q_next = tensor([[0.5, 0.3], [0.0, 0.0]])
-    outcomes = [
-        backward(tensor([0.0, r]), tensor([1.0, 0.0]), torch.tensor([0, 1]), q_next, beta)[0].item() for r in (1, 0)
-    ]
+    outcomes = [backward(tensor([0.0, r]), tensor([1.0, 0.0]), torch.tensor([0, 1]), q_next, beta)[0].item() for r in (1, 0)]
     assert 0.3 * outcomes[0] + 0.7 * outcomes[1] == pytest.approx(0.5 + 0.3 * max(0.0, 0.7 * beta - 0.2), abs=1e-15)
 
 
@@ -119,9 +117,7 @@ def test_two_thousand_random_streams_equal_the_loop_of_algorithm_2(path, seed):
     rng = np.random.default_rng([7, seed])
     for _ in range(500):
         length = int(rng.integers(1, 201) if rng.random() < 0.05 else rng.integers(1, 25))
-        case = random_episodes(
-            rng, length, int(rng.integers(1, 7)), int(rng.integers(1, 4)), states=rng.choice([None, 1, 3])
-        )
+        case = random_episodes(rng, length, int(rng.integers(1, 7)), int(rng.integers(1, 4)), states=rng.choice([None, 1, 3]))
         np.testing.assert_allclose(run(case).numpy(), expected(case), rtol=1e-12, atol=1e-12)
 
 

@@ -98,9 +98,7 @@ def test_one_step_is_n_step_of_one():
 
 @given(st.integers(1, 30), st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_n_of_the_length_or_more_is_the_whole_episode(length, more, seed):
-    rewards, discounts, q_next, continues = map(
-        torch.from_numpy, random_stream(np.random.default_rng(seed), length, 3, 2)
-    )
+    rewards, discounts, q_next, continues = map(torch.from_numpy, random_stream(np.random.default_rng(seed), length, 3, 2))
     whole = n_step(rewards, discounts, q_next, "episode", continues)
     assert torch.allclose(n_step(rewards, discounts, q_next, length + more, continues), whole, rtol=1e-12, atol=1e-12)
 

@@ -42,9 +42,7 @@ def test_with_one_network_for_both_it_is_the_plain_rule():
     rng = np.random.default_rng(1)
     r, d, a, q, _, c = (torch.from_numpy(x) for x in random_case(rng, 60, 4))
     for beta in (0.0, 0.5, 1.0):
-        torch.testing.assert_close(
-            targets.double_backward(r, d, a, q, q, beta, c), targets.backward(r, d, a, q, beta, c)
-        )
+        torch.testing.assert_close(targets.double_backward(r, d, a, q, q, beta, c), targets.backward(r, d, a, q, beta, c))
 
 
 def test_watkins_with_the_online_network_cuts_and_chooses_by_it():

@@ -59,9 +59,7 @@ def test_peng_equals_the_mixture_of_all_n_step_returns(trace_lambda, shape):
 def test_watkins_equals_the_mixture_cut_at_the_first_action_that_is_not_greedy(trace_lambda, shape, ties):
     s = random_stream(np.random.default_rng(3), ties=ties, **shape)
     expected = s.by_episode(
-        lambda k, i: watkins_return(
-            s.rewards[i], s.discounts[i], s.actions[i], s.q_now[k, i], s.q_next[k, i], trace_lambda
-        )
+        lambda k, i: watkins_return(s.rewards[i], s.discounts[i], s.actions[i], s.q_now[k, i], s.q_next[k, i], trace_lambda)
     )
     tensors = s.tensors("rewards", "discounts", "actions", "q_next")
     y = watkins(*tensors, trace_lambda, s.tensors("continues")[0])
@@ -92,9 +90,7 @@ def test_episodes_end_to_end_give_what_each_gives_alone(dtype):
             whole["continues"],
         ),
         "peng": peng(whole["rewards"], whole["discounts"], whole["q_next"], 0.9, whole["continues"]),
-        "watkins": watkins(
-            whole["rewards"], whole["discounts"], whole["actions"], whole["q_next"], 0.9, whole["continues"]
-        ),
+        "watkins": watkins(whole["rewards"], whole["discounts"], whole["actions"], whole["q_next"], 0.9, whole["continues"]),
     }
     # Twelve steps of some eight operations, on numbers whose absolute values add up to what a discount of 0.9 allows.
     bound = sum_bound(12 * 8, (whole["rewards"].abs().max() + 2 * whole["q_next"].abs().max()).item() / (1 - 0.9), dtype)

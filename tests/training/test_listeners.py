@@ -113,6 +113,4 @@ def test_tensorboard_can_read_the_curves_under_the_names_rl_users_know(tmp_path)
     assert points("eval/mean_reward") == [(200, 2.0), (300, 1.0)]
     assert points("eval/mean_ep_length") == [(200, 15.0), (300, 36.0)]
     assert points("eval/relative_length") == [(300, 2.0)]
-    assert (
-        points("time/fps")[0][1] == pytest.approx(curves.Scalars("time/fps")[0].value) and points("time/fps")[0][1] > 0
-    )
+    assert points("time/fps")[0][1] == pytest.approx(curves.Scalars("time/fps")[0].value) and points("time/fps")[0][1] > 0

@@ -360,9 +360,7 @@ def test_a_long_span_is_valued_in_parts_that_fit_together(double, monkeypatch):
 
 def test_it_learns_the_corridor():
     env = Corridor(length=6, limit=40)
-    loop = make_loop(
-        env, evaluation_env=Corridor(length=6, limit=40), gamma=0.9, learning_rate=5e-3, hidden_sizes=(32,)
-    )
+    loop = make_loop(env, evaluation_env=Corridor(length=6, limit=40), gamma=0.9, learning_rate=5e-3, hidden_sizes=(32,))
     run(loop, 1500)
     result = loop.evaluate().evaluation
     assert result.mean == 1.0

@@ -47,8 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SETTINGS["full"] = SETTINGS["laptop"] | {
     "mazes": 50,
     "slippery_mazes": 50,
-    "kinds": SETTINGS["laptop"]["kinds"]
-    | {SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES)},
+    "kinds": SETTINGS["laptop"]["kinds"] | {SLIPPERY: (EBU, "EBU (β=0.75)", "EBU (β=0.5)", "EBU (β=0.25)", *BASELINES)},
 }
 
 # The figure has no printed numbers: the text gives its end, Table 1 its middle (medians at 100,000 of 200,000 steps).
@@ -69,9 +68,7 @@ def trials(budget: str, seed: int = 0) -> list[Trial]:
     return mazes.by_maze(
         one
         for kind, methods in settings["kinds"].items()
-        for one in mazes.trials_in(
-            kind, methods, settings["slippery_mazes" if kind.slip else "mazes"], seed, **common
-        )
+        for one in mazes.trials_in(kind, methods, settings["slippery_mazes" if kind.slip else "mazes"], seed, **common)
     )
 
 
