@@ -1,0 +1,76 @@
+"""The agent: a method on an environment. It learns, acts, and is saved and loaded.
+
+Importing this package does not import PyTorch; making an agent does.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from ebu.agent.base import Ranks, choose_device
+from ebu.agent.learning import Learning, Progress, create_run
+from ebu.config import Config, override
+from ebu.presets import configure
+from ebu.registry import Method, add_method, find_method
+
+__all__ = ["AGENTS", "Agent", "Progress", "Ranks", "choose_device", "create_run", "register"]
+
+AGENTS: dict[str, type[Agent]] = {}  # by the method's name
+
+
+class Agent(Learning):
+    """A learning method on one environment.
+
+    Args:
+      env: a Gymnasium id, "maze", or an environment object with discrete actions.
+      preset: starting values of all settings.
+      settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``.
+
+    A subclass with a ``method`` is an agent class of its own, known to the API, the command line and sweeps.
+    """
+
+    def __init_subclass__(cls) -> None:
+        if "method" in vars(cls):
+            add_method(cls.method)
+            cls.algo = cls.method.name
+            AGENTS[cls.algo] = cls
+
+    def __init__(self, env: str | gymnasium.Env[Any, Any], preset: str = "quick", **settings: Any) -> None:
+        name, given = (env, None) if isinstance(env, str) else (_name_of(env), env)
+        config = configure(self.algo, name, preset, **settings)
+        if given is not None and given.spec is not None:  # so that a saved policy finds the same environment again
+            config = override(config, env_args=_arguments_of(given.spec))
+        self._setup(config, given)
+
+    @classmethod
+    def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None) -> Agent:
+        """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
+        find_method(config.algo)
+        agent = object.__new__(AGENTS[config.algo])
+        agent._setup(config, env, ranks)
+        return agent
+
+
+def register(method: Method) -> type[Agent]:
+    """Make a method known everywhere (API, command line, sweeps), and give its agent class."""
+    name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
+    return type(name, (Agent,), {"method": method, "__doc__": method.title})
+
+
+def _arguments_of(spec: EnvSpec) -> tuple[str, ...]:
+    """The arguments an environment was made with, as far as they can be written down."""
+    pairs = []
+    for key, value in (spec.kwargs or {}).items():
+        try:
+            pairs.append(f"{key}={json.dumps(value)}")
+        except TypeError:
+            continue
+    return tuple(pair for pair in pairs if not pair.startswith("render_mode="))
+
+
+def _name_of(env: gymnasium.Env[Any, Any]) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__

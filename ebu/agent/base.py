@@ -1,0 +1,175 @@
+"""What every part of an agent shares: its settings, its environment, its training loop and its current policy."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
+
+import gymnasium
+import numpy as np
+
+from ebu.config import Config, check, environment_arguments, override
+from ebu.envs.make import EnvironmentSource
+from ebu.errors import UserError
+from ebu.learning.policy import Policy
+from ebu.registry import Method
+from ebu.training.environment import Environment, Interface
+
+if TYPE_CHECKING:
+    import torch
+
+    from ebu.learning.learner import Blueprint, Learner
+    from ebu.networks.policy_file import SavedPolicy
+    from ebu.training.loop import TrainingLoop
+
+PREDICT_STREAM = 1  # apart from the streams of training, which spawn from the seed alone
+
+
+class Ranks(Protocol):
+    """Several processes that divide the learners among them; ``ebu.distributed`` has the real one."""
+
+    size: int
+
+    def require_work(self, algo: str, learners: int) -> None: ...
+
+    def own_device(self, device: torch.device) -> torch.device: ...
+
+    def make_learner(self, blueprint: Blueprint, device: torch.device) -> Learner: ...
+
+
+class BaseAgent:
+    """A method on an environment."""
+
+    method: ClassVar[Method]
+    algo: ClassVar[str]
+
+    def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None, ranks: Ranks | None = None) -> None:
+        from ebu.networks.modules import build_network
+        from ebu.training.footprint import require_room
+
+        check(config)
+        self.config = config
+        self.device = choose_device(config.run.device)
+        self._ranks = ranks
+        if ranks is not None:
+            ranks.require_work(config.algo, self.learners)
+            self.device = ranks.own_device(self.device)
+        self._source = EnvironmentSource(config.environment.env, environment_arguments(config.environment.env_args))
+        self.env = env if env is not None else self._source.make(training=True)
+        self.interface = Interface.of(self.env, config.memory.stack)
+        self._environment = Environment(self.env, config.environment.reward_clip)
+        self._own_env_given = env is not None
+        spec, stack = self.interface.spec, self.interface.stack
+        network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
+        require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
+        self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
+        self._loop: TrainingLoop | None = None
+        self._restored: SavedPolicy | None = None
+        self._turn = threading.Lock()
+
+    @property
+    def ranks(self) -> int:
+        """How many processes share the learners."""
+        return 1 if self._ranks is None else self._ranks.size
+
+    @property
+    def learners(self) -> int:
+        """How many networks are trained side by side."""
+        return self.method.learners(self.config)
+
+    # ------------------------------------------------------------------ learning
+
+    @property
+    def loop(self) -> TrainingLoop:
+        """The training loop, made at first use."""
+        if self._loop is None:
+            self._loop = self._make_loop()
+            if self._restored is not None:  # learning continues from the weights of a loaded policy
+                for networks in (self._loop.learner.online, self._loop.learner.target):
+                    networks.load_named_tensors(self._restored.tensors)
+        return self._loop
+
+    def _make_loop(self) -> TrainingLoop:
+        from ebu.learning.learner import Blueprint
+        from ebu.training.loop import TrainingLoop
+
+        method, interface = self.method, self.interface
+        config = override(self.config, **method.overrides(self.config))
+        blueprint = Blueprint(config, interface.spec, interface.actions, interface.stack, self.learners)
+        learner: Learner
+        if self._ranks is not None:
+            learner = self._ranks.make_learner(blueprint, self.device)
+        else:
+            correction = method.correction(config) if method.correction is not None else None
+            learner = blueprint.build(self.learners, self.device, correction)
+        return TrainingLoop(
+            config,
+            interface,
+            self._environment,
+            self._evaluation_environment(),
+            sampler=method.sampler(self.config),
+            rule=method.rule(self.config),
+            learner=learner,
+            learners=self.learners,
+            needs_behaviour=method.needs_behaviour,
+        )
+
+    def _evaluation_environment(self) -> Environment | None:
+        try:
+            return Environment(self.make_env(), self.config.environment.reward_clip)
+        except UserError:
+            if not self._own_env_given:
+                raise
+            return None  # the user's own object; without a copy there is no evaluation during training
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
+        if not self._own_env_given:
+            return self._source.make(training=False, render_mode=render_mode)
+        try:
+            if self.env.spec is None:
+                raise ValueError("it has no id")
+            return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
+        except (ValueError, TypeError, gymnasium.error.Error) as error:
+            reason = " ".join(str(error).split())
+            words = f"the environment was given as an object and cannot be made again ({reason}); pass env="
+            raise UserError(words) from error
+
+    @property
+    def policy(self) -> Policy:
+        """The current greedy policy."""
+        if self._loop is None and self._restored is not None:
+            return self._restored_policy
+        return self.loop.policy
+
+    @cached_property
+    def _restored_policy(self) -> Policy:
+        """The policy of a loaded file, placed once and not at every prediction."""
+        assert self._restored is not None
+        return Policy(self._restored.place(self.device).state_values(0), self.interface.actions)
+
+    def __copy__(self) -> NoReturn:
+        raise UserError("an agent cannot be copied or pickled; use agent.save(path) and ebu.load(path)")
+
+    def __deepcopy__(self, memo: Any) -> NoReturn:
+        self.__copy__()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        self.__copy__()
+
+
+def choose_device(name: str) -> torch.device:
+    """auto takes a GPU where there is one; a device that is not there is refused in one line."""
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not here.get(device.type, False):
+        raise UserError(f"device {name!r} is not available: PyTorch finds no {device.type} device here; use --device cpu")
+    return device

@@ -1,0 +1,33 @@
+"""How an agent is saved and restored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ebu.agent.base import BaseAgent
+from ebu.errors import UserError
+
+if TYPE_CHECKING:
+    from ebu.networks.policy_file import SavedPolicy
+
+
+class Saving(BaseAgent):
+    """The part of an agent that writes and reads files."""
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy (weights and settings, no replay memory) to one file without pickle."""
+        from ebu.networks.policy_file import SavedPolicy, save_policy
+
+        saved = self._restored
+        if self._loop is not None or saved is None:
+            tensors = self.loop.learner.online.named_tensors(self.loop.rotation.leader())
+            saved = SavedPolicy(self.config, self.interface.spec, self.interface.actions, self.interface.stack, tensors)
+        save_policy(Path(path), saved)
+
+    def restore(self, saved: SavedPolicy) -> None:
+        """Act with, and learn on from, the weights of a policy file."""
+        if (self.interface.spec, self.interface.actions) != (saved.observation, saved.actions):
+            name = saved.config.environment.env
+            raise UserError(f"the policy was trained on other observations or actions than {name} has now")
+        self._restored = saved
