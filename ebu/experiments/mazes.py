@@ -7,7 +7,7 @@ rule differ. The paper does not say when a path is measured. By its numbers it i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ebu.report.rows import Run, read_run
 from ebu.report.statistics import Statistic, mean, value_at
 
 CURVE_POINTS = 60  # of one row
+WINDOW = 10  # training episodes, one on record for every 1,000 steps
 STATISTICS: dict[str, Statistic] = {"mean": mean, "median": median_of_runs}
 
 EBU, ONE_STEP, N_STEP = "EBU (β=1)", "One-step DQN", "N-step DQN"
@@ -120,6 +121,15 @@ def length_at(points: Points, step: float) -> float | None:
     return None if np.isnan(value) else value
 
 
+def steps_to_twice_the_shortest(points: Points) -> float | None:
+    """The first step at which half of the latest ten training episodes on record take at most twice the shortest path."""
+    lengths = [value for _, value in points]
+    for i in range(WINDOW, len(lengths) + 1):
+        if np.median(lengths[i - WINDOW : i]) <= 2:
+            return points[i - 1][0]
+    return None
+
+
 def over_mazes(name: str, values: Iterable[float | None]) -> dict[str, Any]:
     """Mean and median with their 95 % bootstrap intervals over mazes, as fields of a row; None where nothing is known."""
     known = [value for value in values if value is not None]
@@ -137,10 +147,32 @@ def shown(row: dict[str, Any], field: str) -> str:
 
 
 def curve_row(kind: MazeKind, method: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Curves of one kind of maze."""
+    about = {"part": "curve", "wall_density": kind.density, "slip": kind.slip, "method": method, "mazes": len(runs)}
+    return about | curves_over_mazes(runs)
+
+
+def pooled_rows(
+    cells: Mapping[tuple[MazeKind, str], Sequence[tuple[Trial, Run]]], methods: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The deterministic mazes of all densities together, those that every one of these methods has finished."""
+    found: dict[str, dict[tuple[MazeKind, int], Run]] = {method: {} for method in methods}
+    for (kind, method), pairs in cells.items():
+        if not kind.slip and method in found:
+            found[method] |= {(kind, one.seed): run for one, run in pairs}
+    common = set.intersection(*map(set, found.values()))
+    rows = []
+    for method, runs in found.items():
+        chosen = [run for place, run in runs.items() if place in common]
+        reached = [steps_to_twice_the_shortest(training_lengths(run)) for run in chosen]
+        about = {"part": "pooled", "method": method, "mazes": len(chosen), "steps_to_twice_the_shortest": reached}
+        rows.append(about | curves_over_mazes(chosen))
+    return rows
+
+
+def curves_over_mazes(runs: Sequence[Run]) -> dict[str, Any]:
     """Median and mean over mazes along the training, of training episodes and of greedy paths."""
-    row: dict[str, Any] = {
-        "part": "curve", "wall_density": kind.density, "slip": kind.slip, "method": method, "mazes": len(runs),
-    }  # fmt: skip
+    row: dict[str, Any] = {}
     for name, points in (("training", training_lengths), ("greedy", greedy_lengths)):
         curves = [found for run in runs if (found := points(run))]
         at, table = side_by_side(curves) if curves else (np.empty(0), np.empty((0, 0)))

@@ -106,5 +106,15 @@ def with_interval(value: float | None, low: float | None, high: float | None, di
     return f"{cell(value, digits)} ({cell(low, digits)} to {cell(high, digits)})"
 
 
+def median_steps(steps: Sequence[float | None]) -> str:
+    """The median over runs of the steps until something is reached; a run that never does counts last."""
+    if not steps:
+        return NOT_RUN
+    known = sorted(step for step in steps if step is not None)
+    place = len(steps) // 2
+    words = f"{known[place]:,.0f}" if place < len(known) else "not reached"
+    return words if len(known) == len(steps) else f"{words} ({len(known)} of {len(steps)})"
+
+
 def several(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + "s" * (count != 1)

@@ -368,14 +368,8 @@ def _mean(runs: Sequence[Row], name: str, factor: float = 1.0) -> str:
 
 
 def _reached(runs: Sequence[Row]) -> str:
-    """The median over runs of the first evaluation at half of the normalised score; a run that is never there counts last."""
-    if not runs:
-        return output.NOT_RUN
-    steps = sorted(np.inf if run["steps_to"]["0.5"] is None else run["steps_to"]["0.5"] for run in runs)
-    there = sum(np.isfinite(steps))
-    middle = steps[len(steps) // 2]
-    words = f"{middle:,.0f}" if np.isfinite(middle) else "not reached"
-    return words if there == len(runs) else f"{words} ({there} of {len(runs)})"
+    """The first evaluation at half of the normalised score."""
+    return output.median_steps([run["steps_to"]["0.5"] for run in runs])
 
 
 # ---------------------------------------------------------------------- the picture

@@ -79,6 +79,7 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     cells = [(kind, method, found.get((kind, method), [])) for kind, methods in kinds for method in methods]
     rows = [mazes.curve_row(kind, method, [run for _, run in pairs]) for kind, method, pairs in cells]
     rows += [_maze_row(kind, one, run, settings["steps"]) for kind, _, pairs in cells for one, run in pairs]
+    rows += mazes.pooled_rows(found, (EBU, *BASELINES))
     _draw(out, rows, settings["steps"])
     output.write(
         ITEM,
@@ -116,6 +117,7 @@ def _maze_row(kind: MazeKind, one: Trial, run: Any, steps: int) -> dict[str, Any
         "training_at_the_end": mazes.length_at(training, steps),
         "greedy_half_way": mazes.length_at(greedy, steps / 2),
         "greedy_at_the_end": mazes.length_at(greedy, steps),
+        "steps_to_twice_the_shortest": mazes.steps_to_twice_the_shortest(training),
     }
 
 
@@ -130,10 +132,11 @@ def _table(rows: Sequence[dict[str, Any]], steps: int) -> output.Table:
         lines.append([
             kind.title, method, str(curve["mazes"]), output.cell(half), medians[0],
             output.cell(None if kind.slip else EXPECTED["median_at_the_end"]), medians[1], medians[2],
+            output.median_steps([row["steps_to_twice_the_shortest"] for row in mine]),
         ])  # fmt: skip
     header = (
         "maze", "method", "mazes", "paper, half way", "ours, half way", "paper, at the end", "ours, at the end",
-        "ours, greedy path",
+        "ours, greedy path", "steps to twice the shortest path",
     )  # fmt: skip
     title = f"Median relative length, half way and after {steps:,} steps (95 % bootstrap intervals over mazes)"
     return output.Table(title, header, lines)
