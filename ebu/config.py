@@ -102,6 +102,7 @@ class LearnerConfig:
     optimizer: Optimizer = "adam"
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float = 1e-3
+    """Step size of the optimiser."""
     learning_rate_schedule: Literal["constant", "linear"] = "constant"
     """linear brings the step size to 0 at the end of the run."""
     optimizer_decay: float = 0.95
@@ -109,6 +110,7 @@ class LearnerConfig:
     optimizer_eps: float = 1e-8
     """The optimiser's ε."""
     loss: Loss = "huber-mean"
+    """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
     target_update_interval: int = 500
     """Steps between updates of the target network."""
     tau: float = 1.0
@@ -168,7 +170,7 @@ class EnvironmentConfig:
     env: str = "maze"
     """maze, or any Gymnasium id with discrete actions."""
     env_args: tuple[str, ...] = ()
-    """Settings of the environment, as key=value."""
+    """Settings of the environment, as key=value; a wrong key lists those that exist."""
     max_episode_steps: int = 27_000
     """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
     reward_clip: float = 0.0
@@ -180,7 +182,7 @@ class Config:
     """All settings of one run."""
 
     algo: str = "ebu"
-    """Method; ebu list names them."""
+    """Method, in any case; `ebu list` names them."""
     preset: str = "quick"
     """Starting values of all settings."""
     steps: int = 50_000

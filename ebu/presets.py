@@ -20,9 +20,31 @@ def configure(algo: str = "ebu", env: str = "maze", preset: str = DEFAULT_PRESET
     presets = family(env).presets
     if preset not in presets:
         raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(presets)}")
-    config = override(Config(), algo=algo, env=env, preset=preset, **presets[preset])
-    config = override(config, **find_method(algo).defaults)
+    method = find_method(algo)
+    config = override(Config(), algo=method.name, env=env, preset=preset, **presets[preset])
+    config = override(config, **method.defaults)
     if "env_args" in settings:
         given = environment_pairs(settings["env_args"])
         settings["env_args"] = merge_environment_arguments(config.environment.env_args, given)
     return override(config, **settings)
+
+
+def in_words(config: Config) -> str:
+    """What the settings make of plain DQN, in one line: the "dqn" of a preset may well be a double DQN with soft targets."""
+    learner = config.learner
+    each = "every step" if learner.target_update_interval == 1 else f"every {learner.target_update_interval:,} steps"
+    falling = " falling to 0" if learner.learning_rate_schedule == "linear" else ""
+    updates = "every step" if learner.train_freq == 1 else f"every {learner.train_freq} steps"
+    words = [
+        "double Q-learning" if config.target.double_q else "",
+        "dueling network" if config.network.dueling else "",
+        f"soft target updates (τ = {learner.tau:g} {each})" if learner.tau < 1 else f"target network copied {each}",
+        f"{_OPTIMIZERS[learner.optimizer]}, learning rate {learner.learning_rate:g}{falling}",
+        _LOSSES[learner.loss],
+        f"minibatches of {learner.batch_size} {updates}",
+    ]
+    return ", ".join(word for word in words if word)
+
+
+_OPTIMIZERS = {"adam": "Adam", "rmsprop": "RMSProp", "deepmind-rmsprop": "RMSProp of the Nature DQN"}
+_LOSSES = {"huber-sum": "Huber loss, summed", "huber-mean": "Huber loss", "mse": "squared error"}

@@ -69,9 +69,12 @@ def add_method(method: Method) -> None:
 
 
 def find_method(name: str) -> Method:
-    if name not in _METHODS:
+    """The method of this name, in any case: ``EBU`` and ``N_Step`` are found, too."""
+    spelt = {known.lower(): known for known in _METHODS}
+    found = _METHODS.get(name) or _METHODS.get(spelt.get(name.lower().replace("_", "-"), ""))
+    if found is None:
         raise UserError(f"there is no algorithm {name!r}; choose from {', '.join(_METHODS)}, or name its module with --plugin")
-    return _METHODS[name]
+    return found
 
 
 def methods() -> dict[str, Method]:

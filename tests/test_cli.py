@@ -15,7 +15,7 @@ from PIL import Image
 
 import ebu
 from ebu.cli import COMMANDS, main
-from ebu.config import field_names, from_json
+from ebu.config import STAGES, Config, field_names, from_json
 from tests.conftest import Corridor, Script, ebu_
 from tests.waiting import PATIENCE
 
@@ -34,7 +34,7 @@ def cartpole(tmp_path_factory):
 @pytest.fixture(scope="module")
 def maze(tmp_path_factory):
     folder = tmp_path_factory.mktemp("maze") / "run"
-    assert ebu_(MAZE, "--run", folder, "--tensorboard", "False") == 0
+    assert ebu_(MAZE, "--run", folder, "--no-tensorboard") == 0
     return folder
 
 
@@ -60,9 +60,10 @@ def test_a_run_folder_holds_everything(cartpole):
 
 def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert ebu_(CARTPOLE, "--run", tmp_path / "run", "--algo", "dqn", "--seed", 4) == 0
+    assert ebu_(CARTPOLE, "--run", tmp_path / "run", "--algo", "DQN", "--seed", 4) == 0
     shown = capsys.readouterr()
     assert "dqn on CartPole-v1" in shown.err
+    assert "preset quick: double Q-learning, soft target updates (τ = 0.02 every step)" in shown.err
     assert "memory: up to 250 steps in " in shown.err
     for words in ("steps", "250 now", "final score", "curve.png", "ebu eval", "ebu play"):
         assert words in shown.out
@@ -70,7 +71,7 @@ def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
 
 
 def test_the_maze_s_run_ends_with_the_relative_length_and_a_picture(tmp_path, capsys):
-    assert ebu_(MAZE, "--run", tmp_path / "run", "--tensorboard", "False") == 0
+    assert ebu_(MAZE, "--run", tmp_path / "run", "--no-tensorboard") == 0
     shown = capsys.readouterr().out
     assert "greedy path / shortest path =" in shown
     assert (tmp_path / "run" / "maze.png").is_file()
@@ -80,11 +81,11 @@ def test_the_maze_s_run_ends_with_the_relative_length_and_a_picture(tmp_path, ca
 def test_runs_without_a_folder_are_numbered(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        assert ebu_(f"{CARTPOLE} --steps 60 --tensorboard False --seed 5") == 0
+        assert ebu_(f"{CARTPOLE} --steps 60 --no-tensorboard --seed 5") == 0
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["ebu-CartPole-v1-5", "ebu-CartPole-v1-5-2"]
 
 
-@pytest.mark.parametrize("flag", ["--env=CartPole-v1", "--env CartPole-v1"])
+@pytest.mark.parametrize("flag", ["--env=CartPole-v1", "CartPole-v1", "--lr 0.01 CartPole-v1"])
 def test_flags_may_be_written_either_way(tmp_path, flag):
     line = f"train {flag} --steps=60 --learning-starts 10 --eval-episodes 1 --tensorboard=False --hidden_sizes 8 4"
     assert ebu_(line, "--run", tmp_path / "run") == 0
@@ -94,7 +95,7 @@ def test_flags_may_be_written_either_way(tmp_path, flag):
 
 def test_a_preset_sets_the_defaults_and_flags_stand_above_it(tmp_path):
     line = "train --preset paper --steps 60 --eval-every 0 --batch-size 8 --env-args size=3 cap=20"
-    assert ebu_(line, "--run", tmp_path / "run", "--tensorboard", "False") == 0
+    assert ebu_(line, "--run", tmp_path / "run", "--no-tensorboard") == 0
     config = from_json((tmp_path / "run" / "config.json").read_text())
     assert (config.preset, config.learner.optimizer, config.learner.batch_size) == ("paper", "rmsprop", 8)
 
@@ -102,7 +103,7 @@ def test_a_preset_sets_the_defaults_and_flags_stand_above_it(tmp_path):
 def test_a_damaged_environment_is_a_failure_with_one_line(tmp_path, capsys):
     gymnasium.register("NaNReward-v0", entry_point=lambda: Script([0.0, float("nan"), 0.0]))
     try:
-        code = ebu_("train --env NaNReward-v0 --quiet True --tensorboard False", "--run", tmp_path / "run")
+        code = ebu_("train --env NaNReward-v0 --quiet --no-tensorboard", "--run", tmp_path / "run")
     finally:
         gymnasium.registry.pop("NaNReward-v0")
     errors = capsys.readouterr().err
@@ -118,9 +119,9 @@ def test_a_broken_environment_is_one_line_too(tmp_path, capsys):
 
     gymnasium.register("Broken-v0", entry_point=Broken)
     try:
-        code = ebu_("train --env Broken-v0 --tensorboard False", "--run", tmp_path / "run")
+        code = ebu_("train --env Broken-v0 --no-tensorboard", "--run", tmp_path / "run")
         with pytest.raises(ebu.RunFailure) as error:
-            ebu_("train --env Broken-v0 --tensorboard False --debug", "--run", tmp_path / "again")
+            ebu_("train --env Broken-v0 --no-tensorboard --debug", "--run", tmp_path / "again")
     finally:
         gymnasium.registry.pop("Broken-v0")
     last = capsys.readouterr().err.splitlines()
@@ -189,6 +190,8 @@ def test_list_names_what_there_is(capsys):
     shown = capsys.readouterr().out
     for name in ("ebu", "dqn", "maze", "CartPole-v1", "MinAtar/Breakout-v1", "quick", "paper"):
         assert name in shown
+    plain = " ".join(shown.split())
+    assert "other: quick double Q-learning, soft target updates (τ = 0.02 every step)" in plain
 
 
 @pytest.mark.parametrize("line", ["", "--help", "-h", "help"])
@@ -204,15 +207,29 @@ def test_the_version(capsys):
     assert capsys.readouterr().out.strip() == ebu.__version__
 
 
-def test_the_help_of_training_explains_every_setting(capsys):
-    with pytest.raises(SystemExit) as stop:
-        ebu_("train --help")
-    assert stop.value.code == 0
+def test_the_help_of_training_is_short(capsys):
+    assert ebu_("train CartPole-v1 --algo DQN --help") == 0
+    shown = capsys.readouterr().out
+    flags = [line.split()[0] for line in shown.splitlines() if line.startswith("  --")]
+    assert len(flags) <= 18 and {"--env", "--algo", "--steps", "--seed", "--run"} <= set(flags)
+    assert "--learning-rate, --lr X" in shown and "[0.001]" in shown  # the preset's
+    assert "dqn on CartPole-v1, preset quick: double Q-learning, soft target updates" in " ".join(shown.split())
+    assert f"--help-all` lists all {len(field_names()) + 3} options" in shown
+
+
+def test_the_long_help_of_training_explains_every_setting(capsys):
+    assert ebu_("train --help-all") == 0
     shown = capsys.readouterr().out
     for name in field_names():
-        assert "--" + name.replace("_", "-") in shown, name
+        flag = name.replace("_", "-")
+        assert f"--{flag}" in shown or f"--[no-]{flag}" in shown, name
     assert "EBU on the embedded MNIST maze" in shown
     assert "--settings." not in shown
+    from ebu.commands.help import field_docs
+
+    for cls in (Config, *(type(getattr(Config(), stage)) for stage in STAGES)):
+        undocumented = set(cls.__annotations__) - field_docs(cls).keys() - set(STAGES)
+        assert not undocumented, "a flag without a word of help"
 
 
 @pytest.mark.parametrize("command", ["eval", "play", "list"])
@@ -237,10 +254,14 @@ MISUSES = {
     "train --algo sarsa": "there is no algorithm 'sarsa'; choose from ebu",
     "train --preset fast": "there is no preset 'fast'",
     "train --steps 0": "steps must be a whole number of at least 1, got 0",
-    "train --steps many": "--steps",
-    "train --steps 1e5": "--steps",
-    "train --steps": "--steps",
-    "train --learning-rte 0.1": "--learning-rate",
+    "train --steps many": "--steps takes a whole number (20000, 20k, 2e4), got 'many'",
+    "train --steps 1.5": "--steps takes a whole number (20000, 20k, 2e4), got '1.5'",
+    "train --steps 1e-3": "--steps takes a whole number",
+    "train --steps": "--steps takes a value",
+    "train --lr fast": "--learning-rate takes a number, got 'fast'",
+    "train --learning-rte 0.1": "there is no option --learning-rte; perhaps you meant --learning-rate",
+    "train --no-doubel-q": "there is no option --no-doubel-q; perhaps you meant --double-q",
+    "train --quite": "perhaps you meant --quiet",
     "train --beta 1.5": "beta must be between 0 and 1, got 1.5",
     "train --gamma nan": "gamma must be between 0 and 1",
     "train --seed -1": "seed must be",
@@ -250,13 +271,17 @@ MISUSES = {
     "train --device mps": "mps",
     "train --env-args wall_density": "takes key=value",
     "train --env-args wall_density=3": "wall_density",
-    "train --env-args unheard_of=3": "unheard_of",
+    "train --env-args unheard_of=3": "maze has no argument 'unheard_of'; it takes size, wall_density, slip,",
+    "train maze --env-args wall_densty=0.3": "maze has no argument 'wall_densty'; did you mean wall_density? it takes size, ",
+    "train CartPole-v1 --env-args sutton=true": "CartPole-v1 has no argument 'sutton'; it takes sutton_barto_reward,",
     "train --env FrozenLake-v1 --env-args map_name=9x9": "9x9",
     "train --env CartPole-v1 --network nature": "reads images",
     "train --network minatar --env FrozenLake-v1": "reads images",
     "train --buffer-size 10 --batch-size 20": "must hold at least one minibatch",
     "train --hidden-sizes 0": "hidden_sizes",
-    "train extra words": "extra",
+    "train extra words": "unexpected arguments: words (the environment is extra)",
+    "train CartPole-v1 --env maze": "the environment is named twice: CartPole-v1 and maze",
+    "train CartPol-v1": "did you mean CartPole-v1",
     "eval": "see `ebu eval --help`",
     "eval /nowhere": "there is no file /nowhere",
     "eval . --episodes 1": "is not a run folder",

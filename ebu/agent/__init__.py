@@ -49,8 +49,7 @@ class Agent(Learning):
     @classmethod
     def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None) -> Agent:
         """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
-        find_method(config.algo)
-        agent = object.__new__(AGENTS[config.algo])
+        agent = object.__new__(AGENTS[find_method(config.algo).name])
         agent._setup(config, env, ranks)
         return agent
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
+from ebu.config import Config, override
 from ebu.envs.families import families
 from ebu.errors import UserError
 from ebu.experiments.items import item_summaries
+from ebu.presets import in_words
 from ebu.registry import methods
 
 
@@ -23,7 +25,11 @@ def listing(arguments: list[str]) -> int:
         "Algorithms  (--algo)": {name: method.title for name, method in methods().items()},
         "Environments  (--env; any Gymnasium id with discrete actions)": examples,
         "Items of the paper  (ebu reproduce)": item_summaries(),
-        "Presets  (--preset)": {kind.name: ", ".join(kind.presets) for kind in families()},
+        "Presets  (--preset), and what each makes of dqn": {
+            f"{kind.name}: {preset}": in_words(override(Config(), **settings))
+            for kind in families()
+            for preset, settings in kind.presets.items()
+        },
     }
     for title, entries in sections.items():
         table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None)

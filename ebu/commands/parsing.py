@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import re
-from collections.abc import Iterator
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import tyro
 
+from ebu.commands.words import flags_of, in_full
 from ebu.errors import UserError
 
 T = TypeVar("T")
@@ -18,37 +17,23 @@ T = TypeVar("T")
 
 def parse(cls: type[T], arguments: list[str], program: str, default: T | None = None, description: str = "") -> T:
     """The dataclass filled from flags. --help prints and exits with 0; a mistake is a UserError of one line."""
+    full, loose = in_full(arguments, flags_of(cls))
     words = io.StringIO()
     try:
         with contextlib.redirect_stderr(words):
             options: dict[str, Any] = {} if default is None else {"default": default}
             return tyro.cli(
                 cls,
-                args=_switched_on(cls, arguments),
+                args=[*loose, *full],
                 prog=program,
                 description=description or None,
-                config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+                config=(tyro.conf.OmitArgPrefixes,),
                 **options,
             )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise UserError(one_line(words.getvalue(), program)) from None
-
-
-def _switched_on(cls: type[Any], arguments: list[str]) -> list[str]:
-    """The arguments with ``True`` after each switch that stands alone: ``--quiet`` means ``--quiet True``."""
-    switches = {f"--{name.replace('_', '-')}" for name in _switches(cls)}
-    pairs = zip(arguments, [*arguments[1:], ""])
-    return [part for a, b in pairs for part in ([a, "True"] if a in switches and b not in ("True", "False") else [a])]
-
-
-def _switches(cls: type[Any]) -> Iterator[str]:
-    for name, hint in get_type_hints(cls).items():
-        if hint is bool:
-            yield name
-        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            yield from _switches(hint)
 
 
 def one_line(message: str, program: str) -> str:
@@ -58,7 +43,18 @@ def one_line(message: str, program: str) -> str:
     sections = [" ".join(part.split()) for part in re.split(r"(?:─|-){5,}", "\n".join(lines)[1:])]
     problem = (sections[1] if len(sections) > 1 else "").rstrip(".") or "bad arguments"
     meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", message.replace("│", "").replace("|", ""))
+    for pattern, words in _PLAINER.items():
+        problem = re.sub(pattern, words, problem)
     return f"{problem}; " + (f"perhaps you meant {meant[1]}" if meant else f"see `{program} --help`")
+
+
+_PLAINER = {
+    r"^Unrecognized options: (-[\w-]*)(?:, .*)?$": r"there is no option \1",
+    r"^Unrecognized options: (.*)$": r"unexpected arguments: \1",
+    r"^Error parsing (--[\w-]+): invalid literal for int\(\).*: ('.*')$": r"\1 takes a whole number (20000, 20k, 2e4), got \2",
+    r"^Error parsing (--[\w-]+): could not convert string to float: ('.*')$": r"\1 takes a number, got \2",
+    r"^Missing value for argument '(--[\w-]+)'\. Expected .*$": r"\1 takes a value",
+}
 
 
 def peek(arguments: list[str], flag: str, default: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,20 +16,30 @@ from rich.markup import escape
 from rich.table import Table
 
 from ebu.agent import Agent, Progress, Ranks, create_run
+from ebu.commands.help import describe_flags, help_width
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
+from ebu.commands.words import flags_of, in_full
 from ebu.config import Config, merge_environment_arguments, override
-from ebu.presets import configure
+from ebu.errors import UserError
+from ebu.presets import configure, in_words
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder, evaluations
 
-DESCRIPTION = """Train an agent. Without options: EBU on the embedded MNIST maze.
+USAGE = """usage: ebu train [ENV] [options]
 
-  ebu train --env CartPole-v1 --algo dqn --seed 1
-  ebu train --env maze --preset paper --env-args wall_density=0.5
+Train an agent. Without options: EBU on the embedded MNIST maze.
 
-Every setting below starts from the preset of the chosen environment; the defaults shown are those.
+  ebu train CartPole-v1 --algo dqn --seed 1
+  ebu train maze --preset paper --env-args wall_density=0.5
 """
+
+# What people set. Everything else is under --help-all.
+COMMON = (
+    *("env", "algo", "preset", "steps", "seed", "run", "device", "env_args"),
+    *("learning_rate", "batch_size", "buffer_size", "gamma", "beta", "exploration_fraction", "eval_every"),
+    *("quiet", "tensorboard"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class TrainArguments:
     tensorboard: bool = True
     """Write TensorBoard events into the run folder."""
     quiet: bool = False
-    """No progress bar."""
+    """No progress."""
     settings: Config = field(default_factory=Config)
 
 
@@ -49,17 +60,44 @@ def train(arguments: list[str]) -> int:
 
 
 def _train(arguments: list[str], ranks: Ranks | None) -> int:
-    algo = peek(arguments, "--algo", "ebu")
-    env = peek(arguments, "--env", "maze")
+    flags = flags_of(TrainArguments)
+    help_asked = next((word for word in arguments if word in ("-h", "--help", "--help-all")), None)
+    arguments, loose = in_full([word for word in arguments if word != help_asked], flags)
+    arguments = [*_environment(arguments, loose), *arguments]
+    algo, env = peek(arguments, "--algo", "ebu"), peek(arguments, "--env", "maze")
     default = TrainArguments(settings=configure(algo, env, peek(arguments, "--preset", "quick")))
-    parsed = parse(TrainArguments, arguments, "ebu train", default, DESCRIPTION)
-    config = parsed.settings
-    merged = merge_environment_arguments(default.settings.environment.env_args, config.environment.env_args)
-    config = override(config, env_args=merged)
+    if help_asked is not None:
+        names = list(COMMON) if help_asked != "--help-all" else None
+        print(USAGE + "\n" + describe_flags(default, names) + "\n" + _about_defaults(default.settings, names))
+        return 0
+    parsed = parse(TrainArguments, arguments, "ebu train", default)
+    merged = merge_environment_arguments(default.settings.environment.env_args, parsed.settings.environment.env_args)
+    config = override(parsed.settings, env_args=merged, algo=default.settings.algo)
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
         return train_and_tell(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
+
+
+def _environment(arguments: list[str], loose: list[str]) -> list[str]:
+    """``CartPole-v1`` as ``--env CartPole-v1``."""
+    if len(loose) > 1:
+        raise UserError(
+            f"unexpected arguments: {', '.join(loose[1:])} (the environment is {loose[0]}); see `ebu train --help`"
+        )
+    if loose and "--env" in arguments:
+        raise UserError(f"the environment is named twice: {loose[0]} and {peek(arguments, '--env', '')}")
+    return ["--env", *loose] if loose else []
+
+
+def _about_defaults(config: Config, names: list[str] | None) -> str:
+    lines = [
+        f"Defaults are those of {config.algo} on {config.environment.env}, preset {config.preset}: {in_words(config)}.",
+        "Counts may be written 20000, 20k, 2e4 or 1M.",
+    ]
+    if names is not None:
+        lines.append(f"`ebu train --help-all` lists all {len(flags_of(TrainArguments))} options.")
+    return "\n".join(textwrap.fill(line, help_width()) for line in lines)
 
 
 def train_and_tell(
@@ -72,6 +110,7 @@ def train_and_tell(
     console = Console(stderr=True, highlight=False)
     where = escape(str(folder.path))
     console.print(f"[bold]{config.algo}[/] on [bold]{escape(config.environment.env)}[/] → {where}", soft_wrap=True)
+    console.print(f"preset {config.preset}: {in_words(config)}", style="dim", soft_wrap=True)
     if agent.ranks > 1:
         console.print(f"{len(config.target.betas)} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
     if tensorboard:

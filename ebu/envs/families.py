@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium
 
+from ebu.envs.arguments import registered_arguments
 from ebu.envs.atari_games import find_game
 from ebu.envs.family import SMALL_NETWORK, AnyEnv, Cost, Family, Settings, make_by_id
 from ebu.envs.registration import MAZE_ID
@@ -30,6 +31,7 @@ MAZE = Family(
     "maze",
     recognises=lambda name: name in ("maze", MAZE_ID),
     make=_make_maze,
+    arguments=lambda name: registered_arguments(MAZE_ID),
     register=register_maze,
     examples={"maze": f"the paper's 2D MNIST maze ({MAZE_ID})"},
     presets={

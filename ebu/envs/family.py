@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from ebu.envs.arguments import registered_arguments
 from ebu.errors import UserError
 
 AnyEnv = gymnasium.Env[Any, Any]
@@ -55,6 +56,8 @@ class Family:
     """``make(name, training, **arguments)`` → an environment to train in or to evaluate in, wrappers included."""
     register: Callable[[], None] = nothing_to_register
     """Registers the family's ids with Gymnasium; called before every ``make``."""
+    arguments: Callable[[str], list[str]] = registered_arguments
+    """The arguments that ``make`` takes for a name; they are listed when one is misspelt."""
     module: str = ""
     """The module that must be installed, and …"""
     extra: str = ""

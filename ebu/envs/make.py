@@ -11,6 +11,7 @@ from typing import Any
 
 import gymnasium
 
+from ebu.envs.arguments import explain_unknown_argument
 from ebu.envs.delay import DelayedReward
 from ebu.envs.families import families, family, import_module_of
 from ebu.envs.family import AnyEnv, Family
@@ -57,6 +58,8 @@ def make_environment(
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
     except Exception as error:  # of any kind: others wrote the environment, and its arguments come from outside
+        if explained := explain_unknown_argument(name, error, kind.arguments):
+            raise UserError(explained) from error
         reason = _one_line(error) or type(error).__name__
         raise UserError(f"{name} could not be made with {options or 'its defaults'}: {reason}") from error
 

@@ -42,7 +42,7 @@ def test_a_trial_costs_what_the_record_says(laboratory):
 def test_ebu_list_names_it(capsys):
     assert main(["list"]) == 0
     text = capsys.readouterr().out
-    assert "Corridor-4" in text and "quick, tiny" in text
+    assert "Corridor-4" in text and ": quick" in text and ": tiny" in text
 
 
 def test_the_family_for_all_other_names_stays_last():
