@@ -49,7 +49,7 @@ def resume(
     """Continue a run folder exactly from its last checkpoint, to the end of its plan.
 
     ``trust_env`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged`` continues without
-    those and all before them, no longer exactly, and announces what was lost.
+    those, no longer exactly, and announces what was lost.
     """
     folder = RunFolder.open(Path(run))
     listeners = as_listeners(callback)

@@ -35,7 +35,7 @@ class ResumeArguments:
     trust_env: bool = False
     """Import the module of an environment that the folder names as module:id."""
     drop_damaged: bool = False
-    """Where every checkpoint refers to damaged episodes: continue without those and all before them, no longer exactly."""
+    """Where every checkpoint refers to damaged episodes: continue without those, no longer exactly."""
 
 
 @dataclass(frozen=True)

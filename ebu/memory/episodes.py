@@ -239,12 +239,24 @@ class EpisodeMemory:
         """How many steps a packed episode says it has."""
         return int.from_bytes(packed[:8], "little")
 
+    @classmethod
+    def renumbered(cls, number: int, packed: bytes) -> bytes:
+        """What ``pack`` would have given for this episode under another number."""
+        table_end = 8 + cls.steps_of(packed) * STEP.itemsize
+        rows = np.frombuffer(packed[8:table_end], STEP).copy()
+        rows["episode"] = number
+        return packed[:8] + rows.tobytes() + packed[table_end:]
+
     def restart(self, episode: int, step: int) -> None:
         """Forget everything; the next episode and the next step have these numbers."""
         self._starts.restart(episode)
         self._steps.restart(step)
         self._frames.restart(episode, step + episode)
 
+    def starts(self) -> Array:
+        """Number of the first step of each episode."""
+        return self._starts.take(np.arange(self.first_episode, self.end_episode))
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the numbers stand; the episodes themselves are packed one by one."""
+        """The numbers of the first episode and step; the episodes themselves are packed one by one."""
         return {"first_episode": self.first_episode, "first_step": self.first_step, "episodes": self.episodes}

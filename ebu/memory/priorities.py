@@ -88,6 +88,14 @@ class PriorityHeap:
                 if place < last:
                     self._put(place, self._steps[last], self._priorities[last])
 
+    def renumber(self, kept: Array, first: int) -> None:
+        """Step ``kept[i]`` is now ``first + i``; steps that are not among them are forgotten."""
+        steps, priorities = (column.copy() for column in self._contents())
+        is_kept = np.isin(steps, kept)
+        self.first, self.end = (first + int(np.searchsorted(kept, bound)) for bound in (self.first, self.end))
+        self._fill(first + np.searchsorted(kept, steps[is_kept]), priorities[is_kept])
+        self.sort()
+
     def update(self, steps: Array, priorities: Array) -> None:
         """New priorities of some steps, O(log n) each. Steps that are gone are passed over."""
         first, end, mask = self.first, self.end, len(self._places) - 1
@@ -278,6 +286,9 @@ class PrioritySampler:
         """The errors δ ``[B]`` these steps were just replayed with; their size counts up to 1, as in DQN's loss."""
         sizes = np.minimum(np.abs(errors), 1.0).astype(np.float64)
         self._heap.update(steps, np.nan_to_num(sizes, nan=1.0))  # it is for the loop to stop a run at NaN
+
+    def renumber(self, kept: Array, first: int) -> None:
+        self._heap.renumber(kept, first)
 
     def _follow(self, memory: EpisodeMemory) -> None:
         """Take over what the memory has stored and forgotten since the last sample."""

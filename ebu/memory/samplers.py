@@ -21,6 +21,9 @@ class Sampler(Protocol):
     def feedback(self, steps: Array, errors: Array) -> None:
         """The errors target − value these steps were just replayed with."""
 
+    def renumber(self, kept: Array, first: int) -> None:
+        """Some steps were lost in a damaged file: the one that had the number ``kept[i]`` now has ``first + i``."""
+
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
@@ -33,6 +36,9 @@ class Stateless:
     minibatches = 1
 
     def feedback(self, steps: Array, errors: Array) -> None:
+        pass
+
+    def renumber(self, kept: Array, first: int) -> None:
         pass
 
     def state_dict(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from ebu.storage.manifest import BLOCKS, FILES, MANIFEST, STATE, TENSORS, Manife
 from ebu.storage.segments import SEGMENT_NAME, EpisodeSource, Segment, plan
 
 MAX_GENERATION = 99_999_999
+MAX_RANGES = 8
 
 # Where EBU_KILL_AT can end the process, in order.
 POINTS = tuple(
@@ -60,11 +61,18 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Lost:
-    """Episodes ``first … end − 1`` of a checkpoint: those in a damaged file, and all before them."""
+    """Episodes of a checkpoint that are damaged, and in which way."""
 
-    first: int
-    end: int
+    numbers: tuple[int, ...]
     reason: str
+
+    def __str__(self) -> str:
+        """Their numbers as ranges, as many as fit a line."""
+        found = set(self.numbers)
+        firsts = (number for number in self.numbers if number - 1 not in found)
+        lasts = (number for number in self.numbers if number + 1 not in found)
+        words = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in zip(firsts, lasts)]
+        return ", ".join(words if len(words) <= MAX_RANGES else [*words[: MAX_RANGES - 1], "…", words[-1]])
 
 
 class CheckpointStore:
@@ -157,7 +165,7 @@ class CheckpointStore:
     def _failure(self, step: int, error: OSError) -> str:
         last = self._last
         if last is None:
-            before = "there is none before it"
+            before = "those before it are unchanged" if self.exists() else "there is none before it"
         elif self._is_there(last):
             before = f"the checkpoint of step {last.step} is intact"
         else:
@@ -234,9 +242,8 @@ class CheckpointStore:
             run = self.folder.parent
             resume, rescue = f"`ebu resume {run} --drop-damaged`", f"`ebu rescue {run} --out policy.ebu`"
             raise UserError(f"{words}; {resume} continues without the damaged episodes, {rescue} saves the policy")
-        kept, lost = self._divide(manifest)
-        self._last, self._damaged = manifest, set(faults)
-        return Loaded(manifest.step, tree, StoredEpisodes(self.folder, replace(manifest, segments=kept)), lost)
+        self._damaged = set(faults)  # none of whose segments is used again: what is kept is written anew
+        return Loaded(manifest.step, tree, *self._intact(manifest))
 
     def load_weights(self, announce: Callable[[str], None]) -> Loaded | None:
         """The newest checkpoint with intact weights, whatever happened to its episodes and blocks, which are left out.
@@ -258,15 +265,18 @@ class CheckpointStore:
                 announce(f"{self._path(generation).name} is damaged ({_line(error)})")
         return None
 
-    def _divide(self, manifest: Manifest) -> tuple[tuple[Segment, ...], Lost]:
-        """The segments after the last damaged one, and what is lost: everything before, as numbers leave no gaps."""
-        kept, lost = manifest.segments, Lost(manifest.first, manifest.first, "")
-        for number, segment in enumerate(manifest.segments, 1):
+    def _intact(self, manifest: Manifest) -> tuple[StoredEpisodes, Lost]:
+        """The episodes of a checkpoint that are as they were written, and those that are not."""
+        reasons = {}
+        for segment in manifest.segments:
             try:
                 segment.check(self.folder)
             except Damaged as error:
-                kept, lost = manifest.segments[number:], Lost(manifest.first, segment.end, _line(error))
-        return kept, lost
+                reasons[segment] = _line(error)
+        kept = StoredEpisodes(self.folder, manifest, frozenset(reasons))
+        intact = {number for number, _ in kept}
+        numbers = tuple(number for number in range(manifest.first, manifest.end) if number not in intact)
+        return kept, Lost(numbers, next(iter(reasons.values()), ""))
 
     def problems(self) -> list[str]:
         """What is wrong with any of the checkpoints, a line each; a run may go on writing meanwhile."""
@@ -320,14 +330,16 @@ class CheckpointStore:
 
 @dataclass(frozen=True)
 class StoredEpisodes:
-    """The episodes of a checkpoint, one at a time."""
+    """The episodes of a checkpoint, one at a time; of segments that are damaged, those that are not."""
 
     folder: Path
     manifest: Manifest
+    damaged: frozenset[Segment] = frozenset()
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         for segment in self.manifest.segments:
-            yield from segment.read(self.folder, self.manifest.first)
+            read = segment.read_intact if segment in self.damaged else segment.read
+            yield from read(self.folder, self.manifest.first)
 
 
 def _split(data: bytearray, entries: Any) -> dict[str, bytes]:

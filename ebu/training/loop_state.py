@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ebu.memory.episodes import EpisodeMemory
 from ebu.training.loop import TrainingLoop
 from ebu.training.open_episode import OpenEpisode
 
@@ -50,26 +49,6 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
         spec = loop.interface.spec
         loop.open = OpenEpisode.from_state_dict(state["open"], spec.shape, spec.dtype, loop.interface.actions)
         loop.state = loop.frame_stack.rebuild(loop.open.observations)
-
-
-def forget_before(
-    state: dict[str, Any], episode: int, kept: Iterable[tuple[int, bytes]], end_step: int | None
-) -> tuple[dict[str, Any], int]:
-    """A loop's state as if its memory had forgotten all episodes before this number, and how many steps they had.
-
-    ``kept`` are the stored episodes from there on, ``end_step`` the number of the step after the last stored one.
-    Priorities need no change: they follow the memory by the numbers of steps.
-    """
-    memory, opened = state["memory"], state["open"]
-    if end_step is None:  # of a checkpoint that did not record it: so many, if no open episode was ever dropped
-        end_step = int(state["step"]) - (0 if opened is None else len(opened["actions"]))
-    kept_steps = sum(EpisodeMemory.steps_of(packed) for _, packed in kept)
-    first_step = end_step - kept_steps
-    lost = first_step - int(memory["first_step"])
-    if lost < 0:
-        raise ValueError("the episodes have more steps than the run has taken")
-    due = [phase for phase in state["due"] if phase != "learn" or kept_steps]  # nothing can be sampled from no memory
-    return {**state, "due": due, "memory": {**memory, "first_episode": episode, "first_step": first_step}}, lost
 
 
 def _count(state: dict[str, Any], key: str) -> int:

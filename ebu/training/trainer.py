@@ -20,7 +20,8 @@ from ebu.training.environment_state import bring_back, capture, comes_back_exact
 from ebu.training.events import EpisodeEnded, Event, Listener
 from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
-from ebu.training.loop_state import forget_before, restore, state_of
+from ebu.training.loop_state import restore, state_of
+from ebu.training.lost_episodes import restore_without_lost
 
 Announce = Callable[[str], None]
 
@@ -180,6 +181,7 @@ class _Saves:
             "metrics_bytes": self._recorder.sync_metrics(),
             "evaluated_at_end": evaluated_at_end,
             "memory_end_step": self._loop.memory.end_step,
+            "episode_starts": self._loop.memory.starts(),
         }
         self._store.save(self._loop.step, tree, self._loop.memory)
         self.saved_step, self.saved_time, self._saved_place = self._loop.step, time.monotonic(), place
@@ -197,7 +199,7 @@ class _Saves:
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             tree["loop"].setdefault("plan_start", 0)  # not in checkpoints of 0.1
             require_like(tree["loop"], state_of(self._loop), "loop")
-            restore(self._loop, self._without_lost(loaded), loaded.episodes)
+            self._restore(loaded)
             evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes = int(tree["metrics_bytes"])
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
@@ -219,18 +221,14 @@ class _Saves:
         self._announce(f"resumed at step {loaded.step:,}")
         return evaluated_at_end
 
-    def _without_lost(self, loaded: Loaded) -> dict[str, Any]:
-        """The loop's state without the episodes that were lost, which is announced in a line."""
-        lost, state = loaded.lost, loaded.tree["loop"]
-        if lost is None:
-            return state
-        end_step = loaded.tree.get("memory_end_step")
-        state, steps = forget_before(state, lost.end, loaded.episodes, None if end_step is None else int(end_step))
+    def _restore(self, loaded: Loaded) -> None:
+        if loaded.lost is None:
+            return restore(self._loop, loaded.tree["loop"], loaded.episodes)
+        episodes, steps = restore_without_lost(self._loop, loaded.tree, loaded.episodes)
         self._announce(
-            f"episodes {lost.first:,} to {lost.end - 1:,} ({steps:,} steps) are dropped: {lost.reason}; the run continues, "
-            "but not bit-for-bit as an uninterrupted one"
+            f"{episodes:,} of {episodes + self._loop.memory.episodes:,} episodes ({steps:,} steps) are dropped, damaged: "
+            f"{loaded.lost}; {loaded.lost.reason}; the run continues, but not bit-for-bit as an uninterrupted one"
         )
-        return state
 
     def _trim_metrics(self, length: int) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""

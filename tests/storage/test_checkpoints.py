@@ -306,9 +306,10 @@ def test_segments_that_have_vanished_are_written_anew(tmp_path, quiet, victim):
 # ---------------------------------------------------------------------- falling back
 
 
-def damage(path):
+def damage(path, place=None):
+    """One bit of a file changed, by default in its middle."""
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
+    data[len(data) // 2 if place is None else place] ^= 1
     path.write_bytes(data)
 
 

@@ -1,8 +1,11 @@
-"""A damaged old episode must not cost a run: it continues without it, and its policy can always be saved."""
+"""A damaged episode costs neither the run nor another episode: it is left out, and the policy can always be saved."""
 
+import copy
+import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +14,14 @@ import ebu
 from ebu.cli import main
 from ebu.config import override
 from ebu.errors import UserError
+from ebu.memory.episodes import EpisodeMemory
 from ebu.presets import configure
 from ebu.storage.checkpoints import CheckpointStore
+from ebu.storage.codec import encode_tensors, flatten, render_json
+from ebu.storage.files import FileRecord, write_file
 from ebu.storage.run_folder import RunFolder
-from ebu.training.loop_state import forget_before
+from ebu.training.loop_state import state_of
+from ebu.training.lost_episodes import restore_without_lost
 from ebu.training.trainer import Trainer
 from tests.storage.test_checkpoints import damage
 
@@ -81,8 +88,109 @@ def test_one_damaged_segment_makes_every_checkpoint_unusable_and_the_way_out_is_
     assert f"`ebu resume {run} --drop-damaged`" in error and f"`ebu rescue {run} --out policy.ebu`" in error
 
 
-def test_every_damaged_segment_can_be_dropped_and_what_is_lost_is_told(made, tmp_path):
-    memory = made[1].loop.memory
+def in_older_form(run):
+    """The run's checkpoints as earlier versions wrote them: no hash of an episode, nothing known of the steps of each."""
+    store = CheckpointStore(run / "checkpoints")
+    for generation in store._generations():
+        manifest, tree = store._load_state(generation)
+        del tree["episode_starts"]
+        skeleton, tensors, blocks = flatten(tree)
+        state = {"tree": skeleton, "blocks": [[name, len(block)] for name, block in blocks.items()]}
+        contents = {"state.json": [render_json(state)], "tensors.safetensors": encode_tensors(tensors)}
+        records = {file.name: file for file in manifest.files}
+        for name, parts in contents.items():
+            (path := store._path(generation) / name).unlink()
+            records[name] = write_file(path, parts)
+        older = []
+        for segment in manifest.segments:
+            path = run / "checkpoints" / segment.file.name
+            data, count = path.read_bytes(), len(segment)
+            if segment.file.size == len(data) and hashlib.sha256(data).hexdigest() == segment.file.sha256:
+                data = data[: -40 * count] + data[-8 * count :]
+                path.write_bytes(data)
+            older.append(replace(segment, record=FileRecord(path.name, len(data), hashlib.sha256(data).hexdigest())))
+        (store._path(generation) / "manifest.json").write_bytes(
+            replace(manifest, files=tuple(records.values()), segments=tuple(older)).render()
+        )
+
+
+def places(segment, path):
+    """Where each episode of a segment begins in its file, and where the last ends."""
+    lengths = np.frombuffer(path.read_bytes()[-8 * len(segment) :], "<u8").astype(int)
+    return [0, *np.cumsum(lengths).tolist()]
+
+
+def test_a_changed_bit_costs_one_episode_wherever_it_is(made, tmp_path):
+    before = made[1].loop
+    (segment, path), *_ = segments_of(made[0])[0]
+    begins, size = places(segment, path), path.stat().st_size
+    assert len(segment) >= 3
+    in_data = [(begins[i], i) for i in range(len(segment))] + [(begins[i + 1] - 1, i) for i in range(len(segment))]
+    in_hashes = [(begins[-1] + 32 * i + 5, i) for i in range(len(segment))]
+    in_lengths = [(size - 8 * len(segment) + 8 * i + byte, i) for i in range(len(segment)) for byte in (0, 7)]
+    for place, i in (in_data + in_hashes + in_lengths)[:: 1 if before.config.algo == "per" else 5]:
+        run = tmp_path / str(place)
+        shutil.copytree(made[0], run)
+        damage(run / "checkpoints" / path.name, place)
+        after, said = restored(run)
+        assert (
+            f"1 of {before.memory.episodes} episodes ({before.memory.lengths(np.array([i]))[0]} steps) are dropped" in said[0]
+        )
+        assert f"damaged: {i}; {path.name} " in said[0] and "not bit-for-bit" in said[0]
+        assert_kept(before, after, [i])
+
+
+def test_several_damaged_episodes_are_dropped_and_no_other(made, tmp_path):
+    before = made[1].loop
+    run = tmp_path / "run"
+    shutil.copytree(made[0], run)
+    segments, _ = segments_of(run)
+    (first, first_path), (second, second_path) = segments[0], segments[1]
+    lost = [first.first, first.end - 1, second.end - 1]
+    damage(first_path, 3)
+    damage(first_path, places(first, first_path)[-2])
+    damage(second_path, places(second, second_path)[-2])
+    after, said = restored(run)
+    assert f"3 of {before.memory.episodes} episodes" in said[0] and f"damaged: 0, {lost[1]}, {lost[2]};" in said[0]
+    assert_kept(before, after, lost)
+
+
+def restored(run):
+    """The loop of a run taken up from its damaged checkpoint, without training, and what was said."""
+    folder, said = RunFolder.open(run), []
+    loop = ebu.Agent.from_config(folder.config()).loop
+    Trainer(loop, STEPS, folder=folder, announce=said.append).resume(drop_damaged=True)
+    return loop, said
+
+
+def assert_kept(before, after, lost):
+    """All episodes but those lost, as they were, moved up so that their numbers leave no gap."""
+    kept = [number for number in range(before.memory.first_episode, before.memory.end_episode) if number not in lost]
+    assert (after.memory.end_episode, after.memory.end_step) == (before.memory.end_episode, before.memory.end_step)
+    assert after.memory.episodes == len(kept)
+    for number, moved in zip(kept, range(after.memory.first_episode, after.memory.end_episode)):
+        assert after.memory.pack(moved) == EpisodeMemory.renumbered(moved, before.memory.pack(number))
+    if before.config.algo == "per":
+        assert_priorities_moved(before, after, kept)
+
+
+def assert_priorities_moved(before, after, kept):
+    then, now = priorities_of(before), priorities_of(after)
+    starts = dict(zip(range(before.memory.first_episode, before.memory.end_episode), before.memory.starts().tolist()))
+    length = {number: int(before.memory.lengths(np.array([number]))[0]) for number in kept}
+    moved = [step for number in kept for step in range(starts[number], starts[number] + length[number])]
+    assert now == {after.memory.first_step + i: then[step] for i, step in enumerate(moved)}
+
+
+def priorities_of(loop):
+    """Step → priority, of all steps that the memory holds at this moment."""
+    sampler = copy.deepcopy(loop.sampler)
+    sampler.sample(loop.memory, 4, np.random.default_rng(0))
+    heap = sampler._heap.state_dict()
+    return dict(zip(heap["steps"].tolist(), heap["priorities"].tolist()))
+
+
+def test_a_run_continues_without_damaged_episodes_and_is_sound_at_its_end(made, tmp_path):
     segments, manifest = segments_of(made[0])
     shared_end = CheckpointStore(made[0] / "checkpoints")._manifest(manifest.generation - 1).end
     assert sum(segment.end <= shared_end for segment, _ in segments) >= 2
@@ -94,36 +202,33 @@ def test_every_damaged_segment_can_be_dropped_and_what_is_lost_is_told(made, tmp
         if segment.first >= shared_end:  # the checkpoint before is whole
             assert "falling back to the checkpoint" in said[0] and not any("dropped" in line for line in said)
             continue
-        [line] = [line for line in said if "dropped" in line]
-        lost = memory.lengths(np.arange(manifest.first, segment.end)).sum()
-        assert line.startswith(f"episodes {manifest.first} to {segment.end - 1} ({lost} steps) are dropped: {path.name} was")
-        assert "not bit-for-bit" in line
-        assert agent.loop.step == STEPS and agent.loop.memory.first_episode == segment.end
-        assert RunFolder(run).is_finished
+        assert "1 of " in said[0] and "dropped" in said[0]
+        assert agent.loop.step == STEPS and RunFolder(run).is_finished
         assert main(["verify", str(run)]) == 0  # what was damaged is not referred to any more
 
 
-def test_the_episodes_that_are_kept_are_the_same_and_keep_their_numbers_and_priorities(made, tmp_path):
+def test_of_an_older_checkpoint_all_episodes_after_the_damaged_segment_are_kept(made, tmp_path):
     before = made[1].loop
     run = tmp_path / "run"
     shutil.copytree(made[0], run)
-    segments, _ = segments_of(run)
+    in_older_form(run)
+    assert main(["verify", str(run)]) == 0
+    segments, manifest = segments_of(run)
     damage(segments[0][1])
+    after, said = restored(run)
     first = segments[0][0].end
-    folder = RunFolder.open(run)
-    after = ebu.Agent.from_config(folder.config()).loop
-    Trainer(after, STEPS, folder=folder).resume(drop_damaged=True)
-    assert (after.memory.first_episode, after.memory.end_episode) == (first, before.memory.end_episode)
-    assert after.memory.end_step == before.memory.end_step
-    for number in range(first, after.memory.end_episode):
-        assert after.memory.pack(number) == before.memory.pack(number)
-    if before.config.algo == "per":
-        for loop in (before, after):
-            loop.sampler.sample(loop.memory, 4, np.random.default_rng(0))
-        heaps = [loop.sampler._heap.state_dict() for loop in (before, after)]
-        then, now = (dict(zip(heap["steps"].tolist(), heap["priorities"].tolist())) for heap in heaps)
-        assert now == {step: priority for step, priority in then.items() if step >= after.memory.first_step}
-        assert now
+    assert_kept(before, after, range(manifest.first, first))
+    words = f"{first - manifest.first} of {before.memory.episodes} episodes ({after.memory.first_step} steps) are dropped"
+    assert words in said[0] and f"damaged: {manifest.first} to {first - 1};" in said[0]
+
+
+def test_an_older_checkpoint_that_is_whole_continues_exactly(run, tmp_path):
+    shutil.copytree(run, tmp_path / "straight")
+    in_older_form(run)
+    for path in (run, tmp_path / "straight"):
+        resume(path)
+    for name in ("policy.ebu", "metrics.jsonl"):
+        assert (run / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
 
 
 def test_a_run_that_has_lost_all_its_episodes_continues(run):
@@ -146,7 +251,7 @@ def test_a_checkpoint_that_is_whole_is_continued_exactly_also_when_dropping_is_a
 def test_the_flag_of_the_command_line(run, capsys):
     damage(segments_of(run)[0][0][1])
     assert main(["resume", str(run), "--drop-damaged", *QUIET]) == 0
-    assert re.search(r"episodes 0 to \d+ \(\d+ steps\) are dropped: episodes-", capsys.readouterr().err)
+    assert re.search(r"1 of \d+ episodes \(\d+ steps\) are dropped, damaged: \d+; episodes-", capsys.readouterr().err)
 
 
 def test_settings_are_found_in_a_checkpoint_with_damaged_episodes(run):
@@ -157,18 +262,13 @@ def test_settings_are_found_in_a_checkpoint_with_damaged_episodes(run):
     assert "written again from the checkpoint" in said[0]
 
 
-def test_steps_are_counted_in_checkpoints_that_did_not_record_them():
-    memory = {"first_episode": 2, "first_step": 10}
-    state = {"step": 100, "open": {"actions": [0] * 7}, "due": ["learn", "log"], "memory": memory}
-    packed = [(5, (30).to_bytes(8, "little") + b"the rest")]
-    changed, lost = forget_before(state, 5, packed, None)
-    assert changed["memory"] == {"first_episode": 5, "first_step": 63} and lost == 53
-    assert changed["due"] == ["learn", "log"]
-    changed, lost = forget_before(state, 6, [], 90)
-    assert changed["memory"] == {"first_episode": 6, "first_step": 90} and lost == 80
-    assert changed["due"] == ["log"]
+def test_episodes_with_more_steps_than_the_run_has_taken_are_refused(made):
+    loop = ebu.Agent.from_config(made[1].loop.config).loop
+    tree = {"loop": state_of(made[1].loop), "memory_end_step": made[1].loop.memory.end_step}
+    packed = [(number, made[1].loop.memory.pack(number)) for number in range(made[1].loop.memory.end_episode)]
+    packed[-1] = (packed[-1][0], (1000).to_bytes(8, "little") + packed[-1][1][8:])
     with pytest.raises(ValueError, match="more steps than the run has taken"):
-        forget_before(state, 5, [(5, (1000).to_bytes(8, "little"))], 90)
+        restore_without_lost(loop, tree, packed[1:])
 
 
 # ---------------------------------------------------------------------- the policy
