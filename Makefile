@@ -45,7 +45,7 @@ bench: $(VENV)/.test
 	$(BIN)/python -m bench $(ARGS)
 
 results: $(VENV)/.run
-	$(BIN)/python scripts/results.py
+	$(BIN)/python -m scripts.results
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV) || { echo "python3 cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; exit 1; }

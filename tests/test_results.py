@@ -1,6 +1,5 @@
 """README, docs/results.md and the picture say what the rows under results/ say."""
 
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -8,65 +7,64 @@ from pathlib import Path
 import pytest
 
 from ebu.experiments.items import find_item
+from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
+from scripts.results import claims, page, picture, readme, summary
+from scripts.results.__main__ import disagreements, write
+from scripts.results.tree import Tree
 from tests.experiments.pages import write_trial
 from tests.report.folders import write_run
 
-ROOT = Path(__file__).parent.parent
+HERE = Tree(Path(__file__).parent.parent)
 UPDATE = "run `make results`"
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("results_script", ROOT / "scripts" / "results.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
 
 
 @pytest.fixture
 def copied(tmp_path):
-    """The script over a copy of everything it reads and writes."""
+    """A copy of everything that is read and written."""
     for name in ("README.md", "docs/results.md", "docs/pictures", "results"):
-        source, target = ROOT / name, tmp_path / name
+        source, target = HERE.root / name, tmp_path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("trials", "checkpoints"))
         else:
             shutil.copy(source, target)
-    script = load()
-    script.ROOT, script.README, script.PAGE = tmp_path, tmp_path / "README.md", tmp_path / "docs/results.md"
-    script.PICTURE, script.MAZE = tmp_path / "docs/pictures/results.png", tmp_path / "docs/pictures/maze.png"
-    return script
+    return Tree(tmp_path)
 
 
 def test_readme_page_and_picture_say_what_the_rows_say():
-    assert load().disagreements() == [], UPDATE
+    assert disagreements(HERE) == [], UPDATE
 
 
-def test_a_changed_row_is_noticed_everywhere(copied):
-    path = copied.ROOT / "results/maze-quick.jsonl"
+def test_changed_rows_are_noticed_everywhere_until_all_is_written_again(copied):
+    path = copied.root / "results/maze-quick.jsonl"
     first, *others = path.read_text().splitlines()
-    row = json.loads(first) | {"final": 2.0}
-    row["curve"][-1] = 2.0
-    path.write_text("\n".join([json.dumps(row), *others]) + "\n")
-    assert copied.disagreements() == ["README.md", "docs/results.md", "docs/pictures/results.png"]
+    path.write_text("\n".join([json.dumps(json.loads(first) | {"final": 2.0}), *others]) + "\n")
+    shutil.rmtree(copied.root / "results/atari")
+    assert disagreements(copied) == ["README.md", "docs/results.md", "docs/pictures/results.png"]
+    write(copied)
+    assert disagreements(copied) == []
 
 
-def test_a_new_atari_run_joins_the_table_the_page_and_the_picture(copied):
-    shutil.rmtree(copied.ROOT / "results/atari", ignore_errors=True)
+def test_a_new_atari_run_joins_the_claims_the_page_and_the_picture(copied):
+    shutil.rmtree(copied.root / "results/atari", ignore_errors=True)
     for algo, scores in {"ebu": (1.0, 20.0, 10.0), "dqn": (1.0, 2.0, 3.0)}.items():
         run = write_run(
-            copied.ROOT / f"results/atari/Breakout-{algo}", algo, "ALE/Breakout-v5", scores, 250_000, preset="paper", seed=0
+            copied.root / f"results/atari/Breakout-{algo}", algo, "ALE/Breakout-v5", scores, 250_000, preset="paper", seed=0
         )
         (run / "timing.jsonl").write_text('{"step": 750000, "seconds": 7200.0}\n')
-    table = copied.block()
-    assert "EBU (β=0.5) 20.0, Nature DQN 3.0 (1 seed; random play 1.7; the paper after 10M frames: 174.8, 28.4)" in table
-    assert "| Breakout, 3M frames, `paper` preset | `ebu train --env ALE/Breakout-v5 --preset paper --steps 750000` |" in table
-    line = next(line for line in copied.page().splitlines() if line.startswith("| Breakout | paper | EBU (β=0.5)"))
+    table = readme.block(copied)
+    assert (
+        "| 174.8 against 28.4 | 20.0 against 3.0 after 3M frames (1 seed; random play 1.7) | open: the run is shorter |"
+        in table
+    )
+    assert "`ebu train --env ALE/Breakout-v5 --preset paper --steps 750000`" in table
+    line = next(line for line in page.page(copied).splitlines() if line.startswith("| Breakout | paper | EBU (β=0.5)"))
     assert line.startswith("| Breakout | paper | EBU (β=0.5) | 0 | 750,000 | 3M | 20.00 | 10.00 | 174.76 | 401.20 | 1.7 |")
     assert "| 2.0 |" in line  # hours
-    assert copied.shown()["Breakout (paper), test score"]["ebu"] == [[1.0, 2.0, 3.0], [1.0, 20.0, 10.0]]
-    copied.draw()
-    assert copied.digest_in_picture() == copied.digest()
+    curve = picture.shown(copied)["atari"]["Breakout (paper preset)"]["ebu"]
+    assert (curve["frames"], curve["mean"]) == ([1.0, 2.0, 3.0], [1.0, 20.0, 10.0])
+    picture.draw(copied)
+    assert picture.digest_in_picture(copied) == picture.digest(copied)
 
 
 def finished(item, folder, trials, trained):
@@ -76,20 +74,62 @@ def finished(item, folder, trials, trained):
     find_item(item).analyse("laptop", trials, folders, folder)
 
 
-def test_half_of_table_1_is_shown_with_the_number_of_mazes(copied, tmp_path):
-    assert "MNIST maze half way" not in copied.block()  # the committed rows are of an easier task
-    trials = [one for one in find_item("table1").trials("laptop") if one.seed < 2]
-    finished("table1", copied.ROOT / "results/table1", trials, tmp_path / "trained")
-    assert "Table 1: MNIST maze half way, 50 % walls, 2 mazes of 50" in copied.block()
-    page = copied.page()
-    assert "So far 24 of 144 trials are finished" in page
-    assert "| 50 % | N-step DQN | 2 | 11.32 | 3.12 |" in page
+def test_claims_about_mazes_say_how_many_mazes_they_rest_on(copied, tmp_path):
+    for item in ("table1", "figure2"):
+        trials = [one for one in find_item(item).trials("laptop") if one.seed < 2]
+        finished(item, copied.root / "results" / item, trials, tmp_path / item)
+    text = page.page(copied)
+    assert "o far 24 of 144 trials are finished" in text
+    assert "| 50 % | N-step DQN | 2 | 11.32 | 3.12 |" in text
+    found = [claim for claim in claims.claims(copied) if "--budget laptop" in claim.command]
+    assert len(found) == 5 and all("maze" in claim.ours for claim in found)
+    assert "8 mazes" in found[0].ours  # of four densities
+    assert "**The paper's maze** (8 mazes of four wall densities" in "\n".join(summary.summary(copied))
+    assert set(picture.shown(copied)["mazes"]) == {EBU, ONE_STEP, N_STEP}
+
+
+def test_rows_of_the_easier_maze_support_no_claim_of_the_paper(copied):
+    path = copied.root / "results/table1/rows.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    easy = {"part": "cell", "steps": 10_000, "method": EBU, "mazes": 2}
+    path.write_text(json.dumps(easy) + "\n")
+    assert not [claim for claim in claims.claims(copied) if "table1" in claim.command]
+    assert picture.shown(copied)["mazes"] == {}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(1.0, 2.0)] * 5, (5, False)),  # 2 · 0.5⁵ = 0.0625
+        ([(1.0, 2.0)] * 6, (6, True)),  # 2 · 0.5⁶ = 0.031
+        ([(2.0, 1.0)] * 6, (0, True)),
+        ([(1.0, 1.0)] * 6, (0, False)),  # ties say nothing
+    ],
+)
+def test_a_comparison_is_decided_by_a_sign_test(pairs, expected):
+    assert claims.ahead(pairs) == expected
+
+
+def test_only_mazes_that_both_methods_have_finished_are_compared():
+    rows = [
+        {"method": EBU, "wall_density": 0.5, "maze": 0, "training": 1.5},
+        {"method": EBU, "wall_density": 0.5, "maze": 1, "training": 2.5},
+        {"method": ONE_STEP, "wall_density": 0.5, "maze": 1, "training": 9.0},
+        {"method": ONE_STEP, "wall_density": 0.4, "maze": 0, "training": 8.0},
+    ]
+    assert claims.paired(rows, EBU, ONE_STEP) == [(2.5, 9.0)]
 
 
 @pytest.mark.parametrize("item", ["minatar", "minigrid", "delay"])
 def test_a_suite_joins_the_page_and_the_table_when_it_has_rows(item, copied, tmp_path):
-    assert f"`{item}`" in copied.page() and f"ebu reproduce {item} --budget laptop" not in copied.block()
+    shutil.rmtree(copied.root / "results" / item, ignore_errors=True)
+    assert f"`{item}`" in page.page(copied) and f"ebu reproduce {item} --budget laptop" not in readme.block(copied)
     trials = [one for one in find_item(item).trials("laptop") if one.seed == 0 and one.algo in ("ebu", "dqn")]
-    finished(item, copied.ROOT / "results" / item, trials, tmp_path / "trained")
-    assert f"`ebu reproduce {item} --budget laptop` | normalised area under the curve: " in copied.block()
-    assert f"](../results/{item}/{item}.png)" in copied.page() and "Means over seeds by task" in copied.page()
+    finished(item, copied.root / "results" / item, trials, tmp_path / "trained")
+    assert f"`ebu reproduce {item} --budget laptop` | normalised area under the curve: " in readme.block(copied)
+    text = page.page(copied)
+    assert f"](../results/{item}/{item}.png)" in text and "Means over seeds by task" in text
+    assert "ahead of DQN" in text
+    if item == "delay":
+        assert picture.shown(copied)["delay"]
+        picture.draw(copied)

@@ -1,0 +1,116 @@
+"""The README's results: the paper's claims, then what else there are rows for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ebu.envs.atari_games import find_game, paper_scores
+from ebu.experiments import atari, plots
+from ebu.experiments import own_scores as scores
+from ebu.experiments.items import find_item
+from scripts.results.claims import HEADER, claims
+from scripts.results.tree import Row, Tree, by_algo, several
+
+BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+
+
+def rendered(tree: Tree) -> str:
+    """The README as it should be."""
+    text = tree.readme.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{block(tree)}\n{END}{tail}"
+
+
+def block(tree: Tree) -> str:
+    words = (
+        "Written by `make results` from the rows in `results/`; all of it, with seeds and intervals, is in "
+        " [docs/results.md](docs/results.md)."
+    )
+    return "\n\n".join([
+        "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
+        "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
+    ])  # fmt: skip
+
+
+def other_lines(tree: Tree) -> list[list[str]]:
+    """What, how to get it, what came out; only what there are rows for."""
+    return [*quick_maze_lines(tree), *suite_lines(tree), *atari_lines(tree), *cartpole_lines(tree), *speed_lines(tree)]
+
+
+def quick_maze_lines(tree: Tree) -> list[list[str]]:
+    mazes = tree.rows("maze-quick.jsonl")
+    if not mazes:
+        return []
+    solved = sum(row["final"] == 1.0 for row in mazes)
+    words = f"EBU's greedy path is a shortest path in {solved} of {len(mazes)}"
+    return [[f"MNIST maze with fixed digits, {len(mazes)} mazes, 10,000 steps", "`ebu train`", words]]
+
+
+def cartpole_lines(tree: Tree) -> list[list[str]]:
+    found = by_algo(tree.rows("cartpole.jsonl"))
+    if not found:
+        return []
+    means = ", ".join(f"{algo} {np.mean([row['last_five'] for row in rows]):.0f}" for algo, rows in found.items())
+    return [
+        ["CartPole-v1, 50,000 steps, greedy return of at most 500, mean of 3 seeds", "`ebu train --env CartPole-v1`", means]
+    ]
+
+
+def atari_lines(tree: Tree) -> list[list[str]]:
+    """The best tests of our methods beside the paper's at 10M frames; runs of the paper's preset are among its claims."""
+    columns = [column for column in scores.columns(tree.atari_runs()) if column.preset != "paper"]
+    cases = {(name, column.steps, column.preset) for column in columns for name in column.scores}
+    return [_atari_line(*case, columns) for case in sorted(cases)]
+
+
+def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Column]) -> list[str]:
+    mine = [column for column in columns if game in column.scores and (column.steps, column.preset) == (steps, preset)]
+    ours = ", ".join(f"{column.method} {column.scores[game]:.1f}" for column in mine)
+    paper = ", ".join(f"{paper_scores(column.published)[game]:.1f}" for column in mine if column.published)
+    seeds = max(len(column.runs[game]) for column in mine)
+    found = find_game(game)
+    return [
+        f"{game}, {atari.frames(steps)} frames, `{preset}` preset",
+        f"`ebu train --env {found.ale_id if found else game} --preset {preset} --steps {steps}`",
+        f"best test: {ours} ({several(seeds, 'seed')}; random play {found.random if found else 0:.1f}; "
+        f"the paper after 10M frames: {paper})",
+    ]
+
+
+def suite_lines(tree: Tree) -> list[list[str]]:
+    """Interquartile means of the suites, of the methods that have a run of every task."""
+    lines = []
+    for name in ("minatar", "minigrid", "delay"):
+        item = find_item(name)
+        full = item.settings["full"]["scale"]["steps"]
+        found = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full]
+        for group in dict.fromkeys(row["group"] for row in found):
+            mine = [row for row in found if row["group"] == group and row["final_iqm"] is not None]
+            if mine:
+                title = f"{item.title}, {group}" if group else item.title
+                lines.append([title, f"`ebu reproduce {name} --budget laptop`", _areas(mine)])
+    return lines
+
+
+def _areas(rows: Sequence[Row]) -> str:
+    best = sorted(rows, key=lambda row: -row["area_iqm"])
+    fewest, most = (choose(row["runs"] for row in rows) for choose in (min, max))
+    runs = f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
+    areas = ", ".join(f"{row['method']} {row['area_iqm']:.2f}" for row in best)
+    return f"normalised area under the curve: {areas} ({runs})"
+
+
+def speed_lines(tree: Tree) -> list[list[str]]:
+    """Against others' code, the widest gap for each; the comparisons among our own methods are in docs/results.md."""
+    best: dict[str, Row] = {}
+    for row in tree.rows("bench.jsonl"):
+        rival = row["peer"].partition(":")[0]
+        if not rival.startswith(("Algorithm 2", "Stable-Baselines3")):
+            continue
+        if rival not in best or row["ratio"] > best[rival]["ratio"]:
+            best[rival] = row
+    rivals = best.values()
+    return [[row["what"], "`make bench`", f"{row['ours']} ({row['peer']}): {row['ratio']:.1f}×"] for row in rivals]

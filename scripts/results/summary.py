@@ -1,0 +1,126 @@
+"""The first half page of docs/results.md: where EBU wins, by what factor, where it does not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ebu.experiments import atari
+from ebu.experiments import own_scores as scores
+from ebu.experiments.items import find_item
+from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
+from ebu.experiments.suites import DQN as SUITE_DQN
+from scripts.results.claims import ahead, is_of_the_paper, paired, short
+from scripts.results.tree import Row, Tree, by_algo, several
+
+
+def summary(tree: Tree) -> list[str]:
+    paragraphs = [*_mazes(tree), *_suites(tree), *_atari(tree), *_dense(tree)]
+    return ["## In plain words", *paragraphs] if paragraphs else []
+
+
+def _mazes(tree: Tree) -> Iterator[str]:
+    rows = [row for row in tree.item_rows("table1", "maze") if row["training"] is not None]
+    pooled = {row["method"]: row for row in tree.item_rows("figure2", "pooled")}
+    if not is_of_the_paper(tree.item_rows("table1", "cell")) or not pooled or not all(row["mazes"] for row in pooled.values()):
+        return
+    count = pooled[EBU]["mazes"]
+    half = {method: _median_at(row, 100_000) for method, row in pooled.items()}
+    comparisons = []
+    for rival in (ONE_STEP, N_STEP):
+        pairs = paired(rows, EBU, rival)
+        better, decided = ahead(pairs)
+        certain = "" if decided else ", which so few mazes do not decide"
+        comparisons.append(f"shorter than {short(rival)}'s in {better} of {len(pairs)}{certain}")
+    yield (
+        f"**The paper's maze** ({several(count, 'maze')} of four wall densities, digits redrawn at every step, reward only at "
+        f"the goal). Half way through the training the median path is {half[EBU]:.1f} times the shortest with EBU, "
+        f"{half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with one-step DQN. EBU's path is "
+        f"{' and '.join(comparisons)}. {_factor(pooled)} The reason is the paper's: the target network is copied every 2,000 "
+        "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
+    )
+
+
+def _median_at(row: Row, step: int) -> float:
+    place = int(np.searchsorted(row["training_steps"], step, side="right")) - 1
+    return float(row["training_median"][place])
+
+
+def _factor(pooled: dict[str, Row]) -> str:
+    """How many steps each needs until half of its latest episodes are at most twice as long as the shortest path."""
+    steps = {method: _median_steps(row["steps_to_twice_the_shortest"]) for method, row in pooled.items()}
+    words = ", ".join(
+        f"{short(method)} {'not in most mazes' if value is None else f'after {value:,.0f} steps'}"
+        for method, value in steps.items()
+    )
+    own = steps[EBU]
+    if own is None:
+        return f"At most twice the shortest path is walked: {words}."
+    factors = [
+        f"{steps[rival] / own:.1f} times as many as EBU for {short(rival)}" for rival in (ONE_STEP, N_STEP) if steps[rival]
+    ]
+    tail = f", {' and '.join(factors)}" if factors else ""
+    return f"At most twice the shortest path is walked (median over mazes): {words}{tail}."
+
+
+def _median_steps(steps: Sequence[float | None]) -> float | None:
+    found = float(np.median([np.inf if step is None else step for step in steps])) if steps else np.inf
+    return found if np.isfinite(found) else None
+
+
+def _suites(tree: Tree) -> Iterator[str]:
+    for name, title in (("minatar", "MinAtar"), ("minigrid", "MiniGrid"), ("delay", "Delayed rewards")):
+        full = find_item(name).settings["full"]["scale"]["steps"]
+        rows = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full and row["area_iqm"] is not None]
+        for group in dict.fromkeys(row["group"] for row in rows):
+            mine = sorted((row for row in rows if row["group"] == group), key=lambda row: -row["area_iqm"])
+            rival = next((row for row in mine if row["method"] == SUITE_DQN), None)
+            if rival is None or len(mine) < 2:
+                continue
+            above, below = (
+                [row["method"] for row in mine if compare(row["area_iqm"], rival["area_iqm"])]
+                for compare in (float.__gt__, float.__lt__)
+            )
+            which = f", {group}" if group else ""
+            yield (
+                f"**{title}{which}** ({rival['tasks']} tasks, {rival['runs']} runs of DQN). By the area under the normalised "
+                f"curve, ahead of DQN ({rival['area_iqm']:.2f}): {_listed(above)}; behind it: {_listed(below)}. "
+                f"The best is {mine[0]['method']} with {mine[0]['area_iqm']:.2f}."
+            )
+
+
+def _listed(methods: Sequence[str]) -> str:
+    return ", ".join(methods) or "none"
+
+
+def _atari(tree: Tree) -> Iterator[str]:
+    found = scores.columns(tree.atari_runs())
+    words = []
+    for preset in ("quick", "paper"):
+        mine = {column.method: column for column in found if column.preset == preset and "Breakout" in column.scores}
+        if {atari.EBU_HALF, atari.DQN} <= set(mine):
+            ours, rival = mine[atari.EBU_HALF], mine[atari.DQN]
+            words.append(
+                f"{ours.scores['Breakout']:.1f} against {rival.scores['Breakout']:.1f} with the `{preset}` preset after "
+                f"{atari.frames(ours.steps)} frames ({several(len(ours.runs['Breakout']), 'seed')})"
+            )
+    if words:
+        yield (
+            f"**Atari**: no evidence for the claim yet. EBU against DQN in Breakout, best test: {'; '.join(words)}. The paper "
+            "has 174.8 against 28.4 after 10M frames; runs of that length are not done."
+        )
+
+
+def _dense(tree: Tree) -> Iterator[str]:
+    grouped = by_algo(tree.rows("cartpole.jsonl"))
+    if not {"ebu", "dqn"} <= set(grouped):
+        return
+    means = {algo: float(np.mean([row["last_five"] for row in rows])) for algo, rows in grouped.items()}
+    better = sum(value > means["ebu"] for value in means.values())
+    yield (
+        f"**Where every step is rewarded** EBU is not ahead: on CartPole-v1 it ends at {means['ebu']:.0f}, DQN at "
+        f"{means['dqn']:.0f}, and {better} of the {len(means)} methods end above it ({several(len(grouped['ebu']), 'seed')} "
+        "each, too few to rank them). There is no distant reward to carry back, and a maximum over noisy values at every step "
+        "back is optimistic."
+    )
