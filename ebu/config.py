@@ -157,6 +157,8 @@ class RunConfig:
     """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
     log_every: int = 1_000
     """Steps between rows of training metrics."""
+    log_interval: int = 0
+    """Episodes between rows of training metrics, in place of log_every; 0 counts steps."""
     checkpoint_every: int = 50_000
     """Steps between checkpoints of the command line's runs …"""
     checkpoint_minutes: float = 10.0
@@ -371,6 +373,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "seed": (0, 2**63 - 1, "a whole number between 0 and 2^63 − 1"),
     "threads": (0, 1024, "a whole number between 0 and 1024"),
     "log_every": _COUNT,
+    "log_interval": _COUNT_OR_ZERO,
     "checkpoint_every": _COUNT,
     "checkpoint_minutes": (1e-3, 1e9, "greater than 0"),
     "max_episode_steps": _COUNT,

@@ -93,6 +93,12 @@ class Script(gymnasium.Env):
         return self.frames[self.time], reward, over and self.terminated, over and not self.terminated, {}
 
 
+def one_line(error):
+    """What a user reads of an error that ``pytest.raises`` caught."""
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
 def ebu_(line, *more):
     """The exit code of a command line, given as one would type it; what has spaces in it comes after."""
     return main([*line.split(), *map(str, more)])

@@ -13,7 +13,7 @@ from ebu.agent import AGENTS, choose_device
 from ebu.config import override
 from ebu.networks.policy_file import SavedPolicy, save_policy
 from ebu.training.events import EpisodeEnded, Trained
-from tests.conftest import Corridor, Script
+from tests.conftest import Corridor, Script, one_line
 from tests.tolerance import RUN
 
 SMALL = {
@@ -34,11 +34,6 @@ def trained():
 
 def observations(count=50):
     return np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32) * 0.1
-
-
-def one_line(error):
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 # ---------------------------------------------------------------------- learning on real environments

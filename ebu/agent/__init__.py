@@ -6,6 +6,7 @@ Importing this package does not import PyTorch; making an agent does.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from ebu.agent.base import Ranks, choose_device
 from ebu.agent.learning import Learning, Progress, create_run
+from ebu.agent.sb3_names import refuse_foreign
 from ebu.config import Config, override
 from ebu.presets import configure
 from ebu.registry import Method, add_method, find_method
@@ -28,6 +30,7 @@ class Agent(Learning):
     Args:
       env: a Gymnasium id, "maze", or an environment object with discrete actions.
       preset: starting values of all settings.
+      tensorboard_log: folder for TensorBoard curves of trainings without a run folder.
       settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``.
 
     A subclass with a ``method`` is an agent class of its own, known to the API, the command line and sweeps.
@@ -39,12 +42,21 @@ class Agent(Learning):
             cls.algo = cls.method.name
             AGENTS[cls.algo] = cls
 
-    def __init__(self, env: str | gymnasium.Env[Any, Any], preset: str = "quick", **settings: Any) -> None:
+    def __init__(
+        self,
+        env: str | gymnasium.Env[Any, Any],
+        preset: str = "quick",
+        *,
+        tensorboard_log: str | Path | None = None,
+        **settings: Any,
+    ) -> None:
+        refuse_foreign(env, settings)
         name, given = (env, None) if isinstance(env, str) else (_name_of(env), env)
         config = configure(self.algo, name, preset, **settings)
         if given is not None and given.spec is not None:  # so that a saved policy finds the same environment again
             config = override(config, env_args=_arguments_of(given.spec))
         self._setup(config, given)
+        self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
 
     @classmethod
     def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None) -> Agent:

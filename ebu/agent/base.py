@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import gymnasium
@@ -67,6 +68,7 @@ class BaseAgent:
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None
         self._turn = threading.Lock()
+        self._tensorboard_log: Path | None = None
 
     @property
     def ranks(self) -> int:
@@ -78,7 +80,10 @@ class BaseAgent:
         """How many networks are trained side by side."""
         return self.method.learners(self.config)
 
-    # ------------------------------------------------------------------ learning
+    @property
+    def num_timesteps(self) -> int:
+        """Steps taken in the present plan: since the last ``learn`` with ``reset_num_timesteps``, as in Stable-Baselines3."""
+        return 0 if self._loop is None else self._loop.step - self._loop.plan_start
 
     @property
     def loop(self) -> TrainingLoop:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 from ebu.agent.acting import Acting
 from ebu.agent.saving import Saving
-from ebu.config import Config, override
+from ebu.config import Config, check, override
 from ebu.envs.families import family
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
-from ebu.training.events import Listener, as_listeners
+from ebu.training.events import Callbacks, Listener, as_listeners
 
 
 def silent(text: str) -> None:
@@ -46,50 +48,72 @@ class Learning(Acting, Saving):
     def learn(
         self,
         total_timesteps: int,
-        callback: Listener | list[Listener] | None = None,
-        progress_bar: bool = False,
-        run: str | Path | None = None,
+        callback: Callbacks = None,
+        log_interval: int | None = None,
+        tb_log_name: str = "run",
         reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+        *,
+        run: str | Path | None = None,
     ) -> Self:
         """Train for this many agent steps; called again, it continues with network, memory and counters as they are.
 
-        Schedules (ε, the step size) are planned over the steps now asked for; with ``reset_num_timesteps=False`` over the
-        sum of these and the steps of the calls before, as in Stable-Baselines3.
+        Arguments and meaning are those of Stable-Baselines3, besides ``run``.
 
-        Each callback is called with every event; one that returns False stops the training. With ``run`` the training
-        keeps a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
-        ``ebu.resume(run)`` continues it exactly from its last checkpoint.
+        Args:
+          total_timesteps: schedules (ε, the step size) are planned over the steps now asked for, so that a loop of short
+            calls learns as one long call does.
+          callback: called with every event (docs/callbacks.md); one that returns False stops the training.
+          log_interval: episodes between rows of training metrics; by default a row every ``log_every`` steps.
+          tb_log_name: where the agent has a ``tensorboard_log``, the curves of this call are in the folder
+            ``tensorboard_log/tb_log_name_1``, ``…_2`` and so on.
+          reset_num_timesteps: False plans over the sum of these steps and those of the calls before.
+          progress_bar: on standard error.
+          run: keep a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
+            ``ebu.resume(run)`` continues it exactly from its last checkpoint.
         """
-        if total_timesteps < 0:
-            raise UserError(f"total_timesteps must be at least 0, got {total_timesteps}")
-        if total_timesteps == 0:
-            return self
+        steps = whole_steps(total_timesteps)
         listeners = as_listeners(callback)
+        if log_interval is not None:
+            self._log_every_episodes(log_interval)
+        if steps == 0:
+            return self
         loop = self.loop
-        until = loop.step + total_timesteps
+        until = loop.step + steps
         start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
         with self._learning():
-            self._learn(until, start, listeners, progress_bar, run)
-        return self
-
-    def _learn(
-        self, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool, run: str | Path | None
-    ) -> None:
-        from ebu.training.trainer import Trainer
-
-        if run is not None:
-            folder = create_run(Path(run), override(self.config, steps=until))
-            self.config = folder.config()
-            with RunLock(folder.path):
-                progress = self.train_in(folder, plan_start=plan_start, listeners=listeners, progress_bar=progress_bar)
-                interrupted = progress.interrupted
-        else:
-            with self.threads(), self._bar(progress_bar, self.loop.step, until) as bars:
-                trainer = Trainer(self.loop, until, plan_start, announce=warn)
-                trainer.run([*listeners, *bars])
-                interrupted = trainer.interrupted
+            if run is not None:
+                interrupted = self._learn_in(Path(run), until, start, listeners, progress_bar)
+            else:
+                with self._curves(tb_log_name, reset_num_timesteps) as curves:
+                    interrupted = self._learn_alone(until, start, [*listeners, *curves], progress_bar)
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
             raise KeyboardInterrupt
+        return self
+
+    def _learn_in(self, run: Path, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool) -> bool:
+        """Learn in a new run folder; returns whether a signal stopped it."""
+        folder = create_run(run, override(self.config, steps=until))
+        self.config = folder.config()
+        with RunLock(folder.path):
+            progress = self.train_in(folder, plan_start=plan_start, listeners=listeners, progress_bar=progress_bar)
+        return progress.interrupted
+
+    def _learn_alone(self, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool) -> bool:
+        """Learn without a folder; returns whether a signal stopped it."""
+        from ebu.training.trainer import Trainer
+
+        with self.threads(), self._bar(progress_bar, self.loop.step, until) as bars:
+            trainer = Trainer(self.loop, until, plan_start, announce=warn)
+            trainer.run([*listeners, *bars])
+        return trainer.interrupted
+
+    def _log_every_episodes(self, episodes: int) -> None:
+        """From now on, a row of training metrics after so many episodes."""
+        self.config = override(self.config, log_interval=episodes)
+        check(self.config)
+        if self._loop is not None:
+            self._loop.config = override(self._loop.config, log_interval=episodes)
 
     @contextmanager
     def _learning(self) -> Iterator[None]:
@@ -148,6 +172,17 @@ class Learning(Acting, Saving):
             yield [bar]
 
     @contextmanager
+    def _curves(self, name: str, new: bool) -> Iterator[list[Listener]]:
+        """TensorBoard curves of one call of ``learn``, where the agent has a folder for them."""
+        if self._tensorboard_log is None:
+            yield []
+            return
+        from ebu.training.listeners import TensorBoard, curves_folder
+
+        with closing(TensorBoard(curves_folder(self._tensorboard_log, name, new), self.loop.step)) as curves:
+            yield [curves]
+
+    @contextmanager
     def threads(self) -> Iterator[None]:
         """The number of CPU threads that suits the network, put back afterwards. Small ones are slower with more than one."""
         import torch
@@ -164,3 +199,11 @@ class Learning(Acting, Saving):
 def create_run(path: Path, config: Config) -> RunFolder:
     """A new run folder that records the versions of what its environment depends on."""
     return RunFolder.create(path, config, family(config.environment.env).packages)
+
+
+def whole_steps(total: Any) -> int:
+    """A number of steps as a user may write it: 20_000, NumPy's, or 1e5."""
+    is_number = isinstance(total, int | float | np.number) and not isinstance(total, bool)
+    if not is_number or not 0 <= total < 10**12 or total != int(total):
+        raise UserError(f"total_timesteps must be a whole number of at least 0, got {total!r}")
+    return int(total)

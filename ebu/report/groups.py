@@ -20,7 +20,8 @@ from ebu.report.rows import Run
 
 # Settings that do not change what is learned, or that only choose which repetition it is.
 SEEDS = {"seed", "maze_seed"}
-BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "log_every", "eval_every", "checkpoint_every"} | SEEDS
+LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every"}
+BESIDES = {"algo", "env", "env_args", "preset", "device", "threads"} | LOGGING | SEEDS
 SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "learning_rate": "learning rate"}
 
 COLOURS = 6  # of the style sheet

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ebu.errors import UserError
 from ebu.types import Evaluation
 
 
@@ -55,8 +56,14 @@ Listener = Callable[[Event], Any]
 """Called with every event; False asks the training to stop. One with a method ``advance(step)`` hears of every step, too."""
 
 
-def as_listeners(callback: Listener | list[Listener] | None) -> list[Listener]:
-    """What a user gives as ``callback``: one, several, or none."""
-    if callback is None:
-        return []
-    return list(callback) if isinstance(callback, list) else [callback]
+Callbacks = Listener | Sequence[Listener] | None
+"""What a user gives as ``callback``: one, several, or none."""
+
+
+def as_listeners(callback: Callbacks) -> list[Listener]:
+    several = callback if isinstance(callback, Sequence) else [] if callback is None else [callback]
+    for listener in several:
+        if not callable(listener):
+            words = "a callback is a function of one event (docs/callbacks.md)"
+            raise UserError(f"{words}, got {type(listener).__module__}.{type(listener).__name__}")
+    return list(several)

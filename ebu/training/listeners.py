@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -11,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from ebu.errors import UserError
 from ebu.storage import files
 from ebu.storage.run_folder import RunFolder
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
@@ -148,6 +150,18 @@ class TensorBoard:
 
     def close(self) -> None:
         self._file.close()
+
+
+def curves_folder(parent: Path, name: str, new: bool) -> Path:
+    """``parent/name_1``, ``parent/name_2``, …: the next one, or the latest there is, as Stable-Baselines3 numbers them."""
+    numbers = (path.name.removeprefix(f"{name}_") for path in parent.glob(f"{glob.escape(name)}_*"))
+    taken = [int(number) for number in numbers if number.isdecimal()]
+    folder = parent / f"{name}_{max(taken, default=0) + (1 if new or not taken else 0)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write curves to {folder}: {error.strerror}; choose another tensorboard_log") from error
+    return folder
 
 
 class Recorder:

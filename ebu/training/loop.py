@@ -123,12 +123,13 @@ class TrainingLoop:
         continues with it.
         """
         if not self.due:
+            episodes = self.episodes
             try:
                 played = self._play()
             except BaseException:  # the environment's state is unknown
                 self.drop_open_episode()
                 raise
-            self.due = self._what_is_due()
+            self.due = self._what_is_due(episodes)
             yield from played
         while self.due:
             if self.should_stop():
@@ -138,15 +139,16 @@ class TrainingLoop:
             if event is not None:
                 yield event
 
-    def _what_is_due(self) -> list[str]:
+    def _what_is_due(self, episodes_before: int) -> list[str]:
         """The names of the phases that follow the step just played."""
-        learner, evaluation, step = self.config.learner, self.config.evaluation, self.step
+        learner, evaluation, run, step = self.config.learner, self.config.evaluation, self.config.run, self.step
         due = []
         if step > learner.learning_starts and step % learner.train_freq == 0 and self.memory.episodes:
             due += ["learn"] * learner.gradient_steps
         if step % learner.target_update_interval == 0:
             due.append("update_target")
-        if step % self.config.run.log_every == 0:
+        interval = run.log_interval
+        if self.episodes // interval > episodes_before // interval if interval else step % run.log_every == 0:
             due.append("log")
         if evaluation.eval_every and step % evaluation.eval_every == 0 and self.evaluation_environment is not None:
             due.append("evaluate")

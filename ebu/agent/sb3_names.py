@@ -1,0 +1,31 @@
+"""Keywords of Stable-Baselines3 that mean something else here: each is refused with the way to say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ebu.errors import UserError
+
+POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
+
+ELSEWHERE = {
+    "policy": "the network follows from the observations; network= and hidden_sizes= change it",
+    "policy_kwargs": 'net_arch is hidden_sizes=, optimizer_class is optimizer=, e.g. hidden_sizes=(64, 64), optimizer="adam"',
+    "verbose": "learn(…, progress_bar=True) shows what happens",
+    "replay_buffer_class": "what is replayed belongs to the method: ebu.PrioritizedDQN, ebu.EBU, …",
+    "replay_buffer_kwargs": "buffer_size= and compress= describe the memory",
+    "optimize_memory_usage": "each frame is stored once anyway, and compressed",
+    "stats_window_size": "means are over the latest 100 episodes",
+    "monitor_wrapper": "scores are counted without a Monitor",
+    "action_noise": "actions are discrete; exploration_*= describe ε",
+}
+
+
+def refuse_foreign(env: Any, settings: Mapping[str, Any]) -> None:
+    """Refuse what a program written for Stable-Baselines3 passes and no setting here means."""
+    if isinstance(env, str) and env in POLICIES:
+        raise UserError(f"the first argument is the environment: leave out {env!r}, {ELSEWHERE['policy']}")
+    for name in settings:
+        if name in ELSEWHERE:
+            raise UserError(f"there is no setting {name!r}: {ELSEWHERE[name]} (docs/from-stable-baselines3.md)")

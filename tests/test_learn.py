@@ -1,0 +1,94 @@
+"""``learn`` as a user of Stable-Baselines3 calls it: the same arguments in the same places, with the same meaning."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import ebu
+from ebu.training.events import EpisodeEnded, Trained
+from tests.conftest import Corridor, one_line
+
+SMALL = {"learning_starts": 20, "batch_size": 8, "hidden_sizes": (8,), "eval_every": 0, "log_every": 50, "seed": 0}
+
+
+def test_arguments_stand_where_stable_baselines3_has_them():
+    sb3 = pytest.importorskip("stable_baselines3")
+    theirs = list(inspect.signature(sb3.DQN.learn).parameters)
+    ours = list(inspect.signature(ebu.DQN.learn).parameters)
+    assert ours[: len(theirs)] == theirs
+
+
+def test_steps_are_counted_as_in_stable_baselines3():
+    agent = ebu.DQN(Corridor(), **SMALL)
+    assert agent.num_timesteps == 0
+    assert agent.learn(30).num_timesteps == 30
+    assert agent.learn(20).num_timesteps == 20
+    assert agent.learn(25, reset_num_timesteps=False).num_timesteps == 45
+    assert agent.loop.step == 75
+
+
+@pytest.mark.parametrize("steps", [1e2, np.int64(100), np.float64(100)])
+def test_steps_may_be_written_as_numbers_of_any_kind(steps):
+    assert ebu.DQN(Corridor(), **SMALL).learn(steps).loop.step == 100
+
+
+@pytest.mark.parametrize("steps", [-1, 2.5, float("nan"), float("inf"), True, "100"])
+def test_what_is_no_number_of_steps_is_refused(steps):
+    with pytest.raises(ebu.UserError, match="total_timesteps") as error:
+        ebu.DQN(Corridor(), **SMALL).learn(steps)
+    one_line(error)
+
+
+@pytest.mark.parametrize("interval", [1, 4])
+def test_rows_come_after_so_many_episodes(interval):
+    events = []
+    ebu.DQN(Corridor(), **SMALL).learn(300, events.append, interval)
+    ends = [event.step for event in events if isinstance(event, EpisodeEnded)]
+    assert [event.step for event in events if isinstance(event, Trained)] == ends[interval - 1 :: interval]
+
+
+def test_rows_come_after_so_many_steps_by_default():
+    events = []
+    ebu.DQN(Corridor(), **SMALL).learn(120, events.append)
+    assert [event.step for event in events if isinstance(event, Trained)] == [50, 100]
+
+
+def test_an_interval_that_cannot_be_is_refused():
+    with pytest.raises(ebu.UserError, match="log_interval"):
+        ebu.DQN(Corridor(), **SMALL).learn(100, log_interval=-1)
+
+
+def test_curves_are_numbered_as_in_stable_baselines3(tmp_path):
+    agent = ebu.DQN(Corridor(), tensorboard_log=tmp_path / "curves", **SMALL)
+    agent.learn(100, tb_log_name="mine")
+    agent.learn(100, tb_log_name="mine")
+    agent.learn(100, tb_log_name="mine", reset_num_timesteps=False)
+    assert sorted(path.name for path in (tmp_path / "curves").iterdir()) == ["mine_1", "mine_2"]
+    assert [len(list((tmp_path / "curves" / name).iterdir())) for name in ("mine_1", "mine_2")] == [1, 2]
+    curves = EventAccumulator(str(tmp_path / "curves" / "mine_1")).Reload()
+    assert [scalar.step for scalar in curves.Scalars("rollout/ep_rew_mean")] == [50, 100]
+
+
+def test_something_else_than_a_function_is_no_callback():
+    callbacks = pytest.importorskip("stable_baselines3.common.callbacks")
+    with pytest.raises(ebu.UserError, match="function of one event") as error:
+        ebu.DQN(Corridor(), **SMALL).learn(100, callback=callbacks.StopTrainingOnMaxEpisodes(3))
+    assert "StopTrainingOnMaxEpisodes" in one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "words"),
+    [
+        (("MlpPolicy", "CartPole-v1"), {}, "leave out 'MlpPolicy'"),
+        (("CartPole-v1",), {"policy_kwargs": {"net_arch": [64]}}, "hidden_sizes"),
+        (("CartPole-v1",), {"verbose": 1}, "progress_bar"),
+    ],
+)
+def test_words_of_stable_baselines3_are_refused_with_ours(arguments, settings, words):
+    with pytest.raises(ebu.UserError, match=words) as error:
+        ebu.DQN(*arguments, **settings)
+    one_line(error)
