@@ -2,6 +2,7 @@
 # make test  set up everything, then lint, types and tests
 # make test-slow  the tests that take longer than the default run allows
 # make test-lowest  the tests with the lowest versions pyproject.toml allows (PYTHON=python3.11); test-newest: the newest there are
+# make test-matrix  the tests under other instructions, thread counts, orders, with busy cores and a slow disk
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
 # make results  docs/results.md, the README's table and its picture from the rows in results/
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
 
-.PHONY: run test test-slow test-lowest test-newest bench results lint types clean
+.PHONY: run test test-slow test-lowest test-newest test-matrix bench results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
@@ -33,6 +34,9 @@ test-newest:
 	$(PYTHON) -m venv --clear .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --upgrade -e ".[$(EXTRAS),dev]"
 	.venv-newest/bin/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+test-matrix: $(VENV)/.test
+	$(BIN)/python scripts/matrix.py $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check ebu tests bench scripts examples

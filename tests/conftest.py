@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import gymnasium
 import numpy as np
 import pytest
@@ -18,10 +20,10 @@ settings.load_profile("ebu")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Threads that wait for each other on a busy machine cost more than they bring."""
+def few_threads():
+    """Threads that wait for each other on a busy machine cost more than they bring. ``make test-matrix`` asks for more."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     yield
     torch.set_num_threads(before)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -44,7 +46,7 @@ def test_one_package_has_one_lower_bound():
 
 def test_the_script_prints_every_direct_dependency():
     command = [sys.executable, str(ROOT / "scripts" / "lowest.py")]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
     extras = [name for extra in PROJECT["optional-dependencies"].values() for name in extra]
     named = {re.split(r"[>\[]", name)[0] for name in (*PROJECT["dependencies"], *extras)} - {PROJECT["name"]}
     assert {line.partition("==")[0] for line in printed} == named

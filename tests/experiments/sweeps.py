@@ -22,7 +22,7 @@ TINY = {
 
 
 def tiny_trials():
-    cartpole = {**TINY, "steps": 1_000, "eval_every": 500}
+    cartpole = {**TINY, "steps": 600, "eval_every": 300}
     return [
         trial("ebu", "CartPole-v1", 0, label="EBU", **cartpole),
         trial("dqn", "CartPole-v1", 1, label="DQN", **cartpole),

@@ -9,8 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -18,6 +18,7 @@ from rich.console import Console
 from ebu.config import to_json
 from ebu.errors import RunFailure, UserError
 from ebu.experiments.sweeps import local_engine as engine_local
+from ebu.experiments.sweeps import sweep as sweep_module
 from ebu.experiments.sweeps.adoption import adopt_finished
 from ebu.experiments.sweeps.engine import make_engine, run_trials
 from ebu.experiments.sweeps.local_engine import LocalEngine
@@ -63,11 +64,6 @@ def test_every_trial_is_an_ordinary_finished_run_without_checkpoints(quiet):
         assert {"metrics.jsonl", "timing.jsonl", "summary.json", "policy.ebu"} <= names
         assert "checkpoints" not in names and "log.txt" not in names
         assert ("maze.png" in names) == (one.env == "maze")
-
-
-def test_rows_do_not_depend_on_how_many_run_at_once(quiet, tmp_path):
-    few = tiny_trials()[2:]
-    assert rows(run_trials(few, tmp_path, LocalEngine(workers=1))).items() <= rows_of(quiet).items()
 
 
 def test_the_same_trial_twice_in_a_list_runs_once(quiet):
@@ -200,7 +196,7 @@ def test_failing_trials_are_told_at_the_end_and_the_others_finish(tmp_path, caps
     bad = trial("ebu", "NoSuchThing-v0", 0)
     dying = mortal(tmp_path / "lives", lives=1_000)
     with pytest.raises(RunFailure, match="2 of 3 trials failed; 1 are finished"):
-        run_trials([bad, dying, good], tmp_path, LocalEngine(workers=2, retries=1))
+        run_trials([bad, dying, good], tmp_path, LocalEngine(workers=1, retries=1))
     words = capsys.readouterr().err
     assert f"{bad.id} failed: there is no environment 'NoSuchThing-v0'" in words
     assert f"{dying.id} failed: its process died 2 times (signal 9)" in words
@@ -233,14 +229,23 @@ def test_what_an_item_beside_has_finished_is_taken_over(quiet, tmp_path):
     adopt_finished(tiny_trials(), tmp_path / "table3")  # and again: nothing to do
 
 
-def test_a_store_keeps_every_trial_and_gives_it_back(quiet, tmp_path):
-    store, few = f"file://{tmp_path / 'store'}", tiny_trials()[2:]
-    run_trials(few, tmp_path / "here", LocalEngine(store=store))
-    there = tmp_path / "store" / "trials" / few[0].id
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """(folders, store) of the shorter trials, one after the other, where those of ``quiet`` ran two at a time."""
+    out = tmp_path_factory.mktemp("stored")
+    return run_trials(tiny_trials()[2:], out / "here", LocalEngine(workers=1, store=f"file://{out / 'store'}")), out / "store"
+
+
+def test_rows_do_not_depend_on_how_many_run_at_once(quiet, stored):
+    assert rows(stored[0]).items() <= rows_of(quiet).items()
+
+
+def test_a_store_keeps_every_trial_and_gives_it_back(quiet, stored, tmp_path):
+    few, (_, store) = tiny_trials()[2:], stored
+    there = store / "trials" / few[0].id
     assert (there / "summary.json").is_file() and not list(there.glob("checkpoints/*/*"))
-    shutil.rmtree(tmp_path / "here")
     engine = NoEngine()
-    engine.store = store
+    engine.store = f"file://{store}"
     assert rows(run_trials(few, tmp_path / "elsewhere", engine)).items() <= rows_of(quiet).items()
 
 
@@ -273,14 +278,15 @@ def test_the_longest_trial_is_first():
     assert [job.expected for job in jobs_of(3.0, 9.0, 5.0).waiting()] == [9.0, 5.0, 3.0]
 
 
-def test_the_time_left_follows_the_pace_so_far():
+def test_the_time_left_follows_the_pace_so_far(monkeypatch):
+    monkeypatch.setattr(sweep_module, "time", SimpleNamespace(monotonic=lambda: 1_000.0))
     sweep = jobs_of(100.0, 100.0, 100.0)
     assert sweep.seconds_left() == 300.0  # nothing runs yet
     for job in sweep.jobs[:2]:
         job.begin()
-        job.step, job.started = 50, time.monotonic() - 100.0  # half of it took 100 s: twice as long as expected
-    assert sweep.pace() == pytest.approx(2.0, abs=0.1)
-    assert sweep.seconds_left() == pytest.approx(2.0 * (50 + 50 + 100) / 2, rel=0.05)
+        job.step, job.started = 50, 900.0  # half of it took 100 s: twice as long as expected
+    assert sweep.pace() == pytest.approx(2.0)
+    assert sweep.seconds_left() == pytest.approx(2.0 * (50 + 50 + 100) / 2)
     sweep.jobs[0].end("finished")
     assert sweep.jobs[0].left() == 0.0
 

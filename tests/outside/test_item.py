@@ -13,6 +13,7 @@ import pytest
 from ebu.cli import main
 from ebu.errors import UserError
 from ebu.experiments.items import find_item, item_names, register_item
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAPER = [
@@ -110,5 +111,5 @@ from ebu.experiments.items import item_summaries
 assert len(item_summaries()) == 18 and all(item_summaries().values()) and len(families()) == 5
 sys.exit(str({"torch", "matplotlib", "scipy", "minatar", "minigrid", "ale_py"} & set(sys.modules) or ""))
 """
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, cwd=ROOT)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
     assert result.stderr.strip() == ""

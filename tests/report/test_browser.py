@@ -16,6 +16,7 @@ from ebu.report.explain import build_explainer
 from ebu.report.page import build_page
 from tests.experiments.pages import COMPUTED, ITEMS, SCORES, TRAINED, built
 from tests.report.folders import write_maze_run, write_run
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 PHONE, DESK = (390, 844), (1280, 900)
@@ -45,6 +46,7 @@ def browser(tmp_path_factory):
     for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
         options.add_argument(flag)
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    browser.set_script_timeout(PATIENCE)
     yield browser
     browser.quit()
 
@@ -215,16 +217,21 @@ def test_the_slider_changes_the_targets(browser, explainer):
 
 
 def test_playing_moves_on_its_own_and_pauses(browser, explainer):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     page = Page(browser, explainer)
     page.browser.execute_script("document.querySelector('input[value=maze]').click()")
     page.click("#play")
     assert page.one("#play").text == "Pause"
-    WebDriverWait(browser, 20).until(lambda _: int(page.one("#position").get_attribute("value")) >= 2)
-    page.click("#play")
-    stopped = page.one("#position").get_attribute("value")
-    assert page.one("#play").text == "Play" and 2 <= int(stopped) < 17
+    # The page itself looks and clicks: on a busy machine the driver may come when the episode is over.
+    stopped = browser.execute_async_script("""
+        const done = arguments[0], position = document.querySelector("#position"), play = document.querySelector("#play");
+        const clock = setInterval(() => {
+            if (+position.value < 2) return;
+            clearInterval(clock);
+            play.click();
+            done(+position.value);
+        }, 10);
+    """)
+    assert page.one("#play").text == "Play" and 2 <= stopped < 17
 
 
 def test_further_updates_carry_one_step_learning_on(browser, explainer):
