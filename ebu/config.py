@@ -186,7 +186,7 @@ class Config:
     algo: str = "ebu"
     """Method, in any case; `ebu list` names them."""
     preset: str = "quick"
-    """Starting values of all settings."""
+    """Starting values of all settings: a preset of the environment, or a TOML file."""
     steps: int = 50_000
     """Agent steps to train."""
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)

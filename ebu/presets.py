@@ -1,13 +1,14 @@
-"""A configuration from a preset: the starting values that an environment's family has for it, and what is set on top."""
+"""A configuration from a preset: the starting values that an environment's family or a file has, and what is set on top."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ebu.config import Config, environment_pairs, merge_environment_arguments, override
+from ebu.config import Config, environment_pairs, field_names, flat, merge_environment_arguments, override
 from ebu.envs.families import family
 from ebu.envs.family import DEFAULT_PRESET
 from ebu.errors import UserError
+from ebu.preset_files import is_file_name, read_preset
 from ebu.registry import find_method
 
 
@@ -16,17 +17,40 @@ def preset_names(env: str) -> list[str]:
 
 
 def configure(algo: str = "ebu", env: str = "maze", preset: str = DEFAULT_PRESET, **settings: Any) -> Config:
-    """The preset for this environment with the given settings on top."""
+    """The preset for this environment, or the preset file, with the given settings on top.
+
+    The configuration records the environment's preset that a file starts from, and every setting: a file is not needed again.
+    """
+    if is_file_name(preset):
+        found = {name: value for name, value in read_preset(preset).items() if name not in ("algo", "env")}
+        config = configure(algo, env, found.pop("preset", DEFAULT_PRESET))
+        return _with_settings(_with_settings(config, found), settings)
     presets = family(env).presets
     if preset not in presets:
-        raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(presets)}")
+        raise UserError(f"there is no preset {preset!r} for {env}; choose from {', '.join(presets)}, or name a .toml file")
     method = find_method(algo)
     config = override(Config(), algo=method.name, env=env, preset=preset, **presets[preset])
     config = override(config, **method.defaults)
+    return _with_settings(config, settings)
+
+
+def _with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    """Arguments of the environment are added to those there are; everything else is replaced."""
     if "env_args" in settings:
         given = environment_pairs(settings["env_args"])
-        settings["env_args"] = merge_environment_arguments(config.environment.env_args, given)
+        settings = settings | {"env_args": merge_environment_arguments(config.environment.env_args, given)}
     return override(config, **settings)
+
+
+def differences(config: Config) -> dict[str, Any]:
+    """What a preset file needs to give this configuration again: preset, method, environment, and what was set on top.
+
+    Not the settings of the run as a whole, such as its seed and device: those belong to whoever runs it.
+    """
+    usual = flat(configure(config.algo, config.environment.env, config.preset))
+    stages = field_names()
+    own = {name: value for name, value in flat(config).items() if stages[name] != "run" and value != usual[name]}
+    return {"preset": config.preset, "algo": config.algo, "env": config.environment.env} | own
 
 
 def in_words(config: Config) -> str:

@@ -23,7 +23,7 @@ LAYERS: list[set[str]] = [
     {"ebu.types", "ebu.seeding"},
     {"ebu.config"},
     {"ebu.targets", "ebu.memory", "ebu.envs", "ebu.storage"},
-    {"ebu.registry", "ebu.networks"},
+    {"ebu.registry", "ebu.networks", "ebu.preset_files"},
     {"ebu.presets"},
     {"ebu.theory", "ebu.report"},
     {"ebu.learning"},
@@ -48,7 +48,8 @@ ONLY = {
     "ebu.memory": {"ebu.types"},
     "ebu.envs": {"ebu.types", "ebu.errors"},
     "ebu.storage": {"ebu.errors", "ebu.config", "ebu.types", "ebu.version"},
-    "ebu.presets": {"ebu.config", "ebu.envs", "ebu.errors", "ebu.registry"},
+    "ebu.preset_files": {"ebu.config", "ebu.errors", "ebu.storage"},
+    "ebu.presets": {"ebu.config", "ebu.envs", "ebu.errors", "ebu.registry", "ebu.preset_files"},
     "ebu.report": {"ebu.errors", "ebu.config", "ebu.envs", "ebu.presets", "ebu.storage"},
 }
 # Modules from outside that have no business there, not even inside a function.

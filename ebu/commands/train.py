@@ -20,8 +20,10 @@ from ebu.commands.help import describe_flags, help_width
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
 from ebu.commands.words import flags_of, in_full
-from ebu.config import Config, merge_environment_arguments, override
+from ebu.config import Config, check, merge_environment_arguments, override
+from ebu.envs.make import require_named
 from ebu.errors import UserError
+from ebu.preset_files import is_file_name, read_preset
 from ebu.presets import configure, in_words
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder, evaluations
@@ -32,6 +34,7 @@ Train an agent. Without options: EBU on the embedded MNIST maze.
 
   ebu train CartPole-v1 --algo dqn --seed 1
   ebu train maze --preset paper --env-args wall_density=0.5
+  ebu train --preset tuned.toml
 """
 
 # What people set. Everything else is under --help-all.
@@ -64,15 +67,15 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
     help_asked = next((word for word in arguments if word in ("-h", "--help", "--help-all")), None)
     arguments, loose = in_full([word for word in arguments if word != help_asked], flags)
     arguments = [*_environment(arguments, loose), *arguments]
-    algo, env = peek(arguments, "--algo", "ebu"), peek(arguments, "--env", "maze")
-    default = TrainArguments(settings=configure(algo, env, peek(arguments, "--preset", "quick")))
+    default = TrainArguments(settings=starting_settings(arguments))
     if help_asked is not None:
         names = list(COMMON) if help_asked != "--help-all" else None
         print(USAGE + "\n" + describe_flags(default, names) + "\n" + _about_defaults(default.settings, names))
         return 0
     parsed = parse(TrainArguments, arguments, "ebu train", default)
     merged = merge_environment_arguments(default.settings.environment.env_args, parsed.settings.environment.env_args)
-    config = override(parsed.settings, env_args=merged, algo=default.settings.algo)
+    resolved = {"algo": default.settings.algo, "preset": default.settings.preset}  # an alias, a preset file
+    config = override(parsed.settings, env_args=merged, **resolved)
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
@@ -98,6 +101,18 @@ def _about_defaults(config: Config, names: list[str] | None) -> str:
     if names is not None:
         lines.append(f"`ebu train --help-all` lists all {len(flags_of(TrainArguments))} options.")
     return "\n".join(textwrap.fill(line, help_width()) for line in lines)
+
+
+def starting_settings(arguments: list[str]) -> Config:
+    """What the preset gives for the method and the environment that are named, by flags or by a preset file."""
+    preset = peek(arguments, "--preset", "quick")
+    named = read_preset(preset) if is_file_name(preset) else {}
+    env = peek(arguments, "--env", "")
+    if not env and "env" in named:
+        require_named(named["env"], preset)
+    config = configure(peek(arguments, "--algo", named.get("algo", "ebu")), env or named.get("env", "maze"), preset)
+    check(config)
+    return config
 
 
 def train_and_tell(

@@ -69,12 +69,20 @@ def require_trust(name: str, trusted: bool, file: object) -> None:
 
     ``module:id`` on the user's own command line is another matter, and so is a module that is imported already.
     """
+    if not trusted:
+        _refuse_module(name, file, "add --trust-env (trust_env=True in Python) if you trust this file")
+
+
+def require_named(name: str, file: object) -> None:
+    """The same for a file whose environment the user can name instead."""
+    _refuse_module(name, file, f"if you trust it, name it yourself: --env {name}")
+
+
+def _refuse_module(name: str, file: object, remedy: str) -> None:
     module, colon, _ = name.partition(":")
-    if colon and not trusted and module != "ebu" and module not in sys.modules:
-        raise UserError(
-            f"{file} names the environment {name}, for which the module {module} would be imported and run; "
-            "add --trust-env (trust_env=True in Python) if you trust this file"
-        )
+    if colon and module != "ebu" and module not in sys.modules:
+        words = f"{file} names the environment {name}, for which the module {module} would be imported and run"
+        raise UserError(f"{words}; {remedy}")
 
 
 def _require_module(name: str, kind: Family) -> None:
