@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import gymnasium
@@ -59,22 +60,48 @@ COMMON = (
 )
 
 
-START_UP = 3  # seconds until a new process trains
+# Has imported everything, and forks for each command line: most kills then come while a run trains, not while it starts.
+FORKS = """
+import json, os, sys
+import matplotlib.figure, torch
+import ebu.agent, ebu.commands.resume, ebu.training.trainer
+from ebu.cli import main
+
+torch.set_num_threads(1)
+for line in sys.stdin:
+    arguments, kill_at = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ["EBU_KILL_AT"] = kill_at
+        os.dup2(2, 1)  # what it prints is no answer
+        code = 70
+        try:
+            code = main(arguments)
+        finally:
+            os._exit(code)
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
-def run_cli(arguments, kill_at=None, kill_after=None):
+@pytest.fixture(scope="module")
+def run_cli():
+    """A function that runs a command line, killed at a named point or after so many seconds, and returns its exit code."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    environment.pop("EBU_KILL_AT", None)
-    if kill_at:
-        environment["EBU_KILL_AT"] = kill_at
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ebu.cli", *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    if kill_after is not None:
-        time.sleep(kill_after)
-        process.send_signal(signal.SIGKILL)
-    out, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, out.decode(), err.decode()
+    command = [sys.executable, "-c", FORKS]
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(arguments, kill_at="", kill_after=None):
+        print(json.dumps([arguments, kill_at]), file=process.stdin, flush=True)
+        child = int(process.stdout.readline())
+        if kill_after is not None:
+            time.sleep(kill_after)
+            with suppress(ProcessLookupError):  # it was faster
+                os.kill(child, signal.SIGKILL)
+        return int(process.stdout.readline())
+
+    yield run
+    process.communicate(timeout=PATIENCE)
 
 
 def outcome(folder):
@@ -90,15 +117,14 @@ def uninterrupted(arguments):
         return outcome(Path(folder, "straight")), time.perf_counter() - start
 
 
-def killed_runs(tmp_path, algo, line, kills):
+def killed_runs(run_cli, tmp_path, algo, line, kills):
     """Every kill in its own folder, resumed, compared with the run that was never interrupted."""
     arguments = ("train", "--algo", algo, *line.split(), *COMMON.split())
     expected, seconds = uninterrupted(arguments)
-    seconds += START_UP
     for number, (kind, value) in enumerate(kills):
         folder = tmp_path / f"killed-{number}"
         options = {"kill_at": value} if kind == "point" else {"kill_after": value * seconds}
-        code, _, _ = run_cli([*arguments, "--run", str(folder)], **options)
+        code = run_cli([*arguments, "--run", str(folder)], **options)
         assert code in (-signal.SIGKILL, 0)
         if not (folder / "config.json").exists():
             continue  # killed before there was anything to resume
@@ -115,27 +141,27 @@ def killed_runs(tmp_path, algo, line, kills):
         ("ebu", "evaluate:3"),
     ],
 )
-def test_a_run_killed_inside_a_named_point_goes_on_exactly(tmp_path, algo, point):
-    killed_runs(tmp_path, algo, KILLED[algo], [("point", point)])
+def test_a_run_killed_inside_a_named_point_goes_on_exactly(run_cli, tmp_path, algo, point):
+    killed_runs(run_cli, tmp_path, algo, KILLED[algo], [("point", point)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", list(KILLED))
-def test_runs_killed_at_random_moments_go_on_exactly(tmp_path, algo):
+def test_runs_killed_at_random_moments_go_on_exactly(run_cli, tmp_path, algo):
     """17 kills of each of three methods: a third at named points, the rest at random times."""
     rng = random.Random(algo)
     names = [*POINTS, "targets", "evaluate", "trainer:save"] + (["synchronise"] if algo == "adaptive-ebu" else [])
     kills = [("point", f"{rng.choice(names)}:{rng.randint(1, 6)}") for _ in range(6)]
     kills += [("time", rng.random()) for _ in range(11)]
-    killed_runs(tmp_path, algo, KILLED[algo], kills)
+    killed_runs(run_cli, tmp_path, algo, KILLED[algo], kills)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["MinAtar/Breakout-v1", "breakout"])
-def test_runs_on_images_killed_at_random_moments_go_on_exactly(tmp_path, env):
+def test_runs_on_images_killed_at_random_moments_go_on_exactly(run_cli, tmp_path, env):
     rng = random.Random(env)
     line = f"--env {env} --train-freq 16 --eval-episodes 1"
-    killed_runs(tmp_path, "ebu", line, [("time", 0.3 + 0.7 * rng.random()) for _ in range(4)])
+    killed_runs(run_cli, tmp_path, "ebu", line, [("time", 0.3 + 0.7 * rng.random()) for _ in range(4)])
 
 
 # ---------------------------------------------------------------------- signals
