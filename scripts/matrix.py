@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+CPUINFO = Path("/proc/cpuinfo")
 NEEDED = {"default": set(), "avx2": {"avx2", "fma"}, "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
 
 
@@ -90,7 +91,7 @@ def computing() -> float:
 
 def obstacle(setting: Setting) -> str:
     """Why this setting cannot be had here, by what Linux says of the processor; nothing if it can."""
-    flags = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
+    flags = set(CPUINFO.read_text().split()) if CPUINFO.exists() else set()
     if not NEEDED[setting.instructions] <= flags:
         return f"this processor lacks {setting.instructions}"
     if setting.around == "disk" and shutil.which("cc") is None:
