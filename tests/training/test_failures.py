@@ -160,7 +160,8 @@ def test_a_new_folder_records_the_software_it_begins_with(tmp_path):
     folder = RunFolder.create(tmp_path / "r", configure("dqn", "CartPole-v1"))
     versions = json.loads(folder.versions.read_text())
     assert versions == software_versions() == read_run(folder.path).versions
-    assert versions["ebu"] == ebu.__version__ and versions["torch"] == torch.__version__
+    assert versions["ebu"] == ebu.__version__
+    assert versions["torch"].partition("+")[0] == torch.__version__.partition("+")[0]  # +cu132 may be in one of them only
     assert {"python", "numpy", "scipy", "gymnasium"} <= versions.keys()
     assert folder.changed_software() == []
 
