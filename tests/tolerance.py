@@ -79,6 +79,17 @@ def assert_within(found, expected, bound):
     assert (excess <= 0).all(), f"{int((excess > 0).sum())} of {excess.numel()} differ by more than rounding, {excess.max()}"
 
 
+def assert_differentiates_as(fast, general, states, slope, slack=0.0):
+    """Two networks with the same weights have the same values and, pulled back from this slope, the same gradient."""
+    value_bounds, gradient_bounds = (bound.abs() + slack for bound in network_bounds(general, states, slope))
+    for network in (fast, general):
+        values, pullback = network.differentiate(states)
+        pullback(slope)
+        assert_within(values, network.values(states), value_bounds)
+    assert_within(fast.values(states), general.values(states), value_bounds)
+    assert_within(fast.gradient, general.gradient, gradient_bounds)
+
+
 def in_double():
     """Networks and what they read in float64."""
     return _in(torch.float64, _vector_in_double)

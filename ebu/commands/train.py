@@ -119,7 +119,7 @@ def train_and_tell(
     folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool, drop_damaged: bool = False
 ) -> int:
     """Train to the end of the plan, or to a signal, and print what came of it; returns the exit code."""
-    from ebu.training.trainer import termination_interrupts
+    from ebu.training.signals import termination_interrupts
 
     config = agent.config
     console = Console(stderr=True, highlight=False)

@@ -6,7 +6,7 @@ number of learners differ. A run of 20M frames is the run of 10M frames continue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -157,33 +157,37 @@ def average(rows: Iterable[dict[str, Any]], name: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def write_curves(
-    item: Item,
-    budget: str,
-    trials: Sequence[Trial],
-    folders: Sequence[Path],
-    out: Path,
+def curves_item(
+    module: str,
+    text: str | None,
+    alt: str,
+    settings: Mapping[str, dict[str, Any]],
+    *,
+    methods: Sequence[str],
     draw: Callable[[Path, Sequence[dict[str, Any]], Sequence[str]], None],
     table: Callable[[Sequence[dict[str, Any]], Sequence[str]], output.Table],
-) -> list[dict[str, Any]]:
-    """Rows of curves and runs, and with them the item's picture, table and page. ``draw`` and ``table`` are its own."""
-    games = item.at(budget)["games"]
-    found = grouped(trials, folders)
-    rows = [curve_row(name, method, [run for _, run in pairs]) for (name, method), pairs in found.items()]
-    rows += [run_row(one, run) for pairs in found.values() for one, run in pairs]
-    draw(out, rows, games)
-    output.write(
-        item,
-        out,
-        rows,
-        [table(rows, games)],
-        budget=budget,
-        seed=min((one.seed for one in trials), default=0),
-        runs=folders,
-        paper=True,
-        spread=DEVIATION,
-    )
-    return rows
+) -> Item:
+    """An item of curves over 20M frames, every method on the games of a budget; its words are found as in ``Item.of``."""
+    settings = {budget: chosen | {"full_steps": STEPS_20M} for budget, chosen in settings.items()}
+
+    def trials(budget: str, seed: int = 0) -> list[Trial]:
+        chosen = item.at(budget)
+        return trials_of(chosen["games"], methods, chosen["seeds"], seed, chosen["scale"])
+
+    def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
+        games = item.at(budget)["games"]
+        found = grouped(trials, folders)
+        rows = [curve_row(name, method, [run for _, run in pairs]) for (name, method), pairs in found.items()]
+        rows += [run_row(one, run) for pairs in found.values() for one, run in pairs]
+        draw(out, rows, games)
+        as_in_the_paper = {"paper": True, "spread": DEVIATION}
+        return output.write_trained(item, out, rows, [table(rows, games)], budget, trials, folders, **as_in_the_paper)
+
+    def note(budget: str) -> str:
+        return reduced(budget, settings[budget], methods)
+
+    item = Item.of(module, text, alt, settings, trials=trials, analyse=analyse, note=note)
+    return item
 
 
 # ---------------------------------------------------------------------- words
@@ -196,9 +200,7 @@ def frames(steps: float) -> str:
 
 
 def reduced(budget: str, settings: dict[str, Any], methods: Sequence[str]) -> str:
-    """What a budget left out, in words for the top of a page; nothing for the full one."""
-    if budget == "full":
-        return ""
+    """What a budget left out, in words for the top of a page."""
     scale = settings["scale"]
     games, seeds = settings["games"], settings["seeds"]
     several = f"{len(games)} game{'s' * (len(games) > 1)} ({', '.join(games)}), {seeds} seed{'s' * (seeds > 1)}"

@@ -12,14 +12,9 @@ from ebu.errors import UserError
 BUDGETS = ("quick", "laptop", "full")  # minutes, a night on two cores, the paper's own numbers
 
 
-def nothing_left_out(budget: str) -> str:
-    """The note of an item that is the same in every budget."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Item:
-    """How an item is called, what it shows, what it is to be compared with, and the functions that make it.
+    """How an item is called, what it shows, its settings by budget, and the functions that make it.
 
     Either ``run`` computes it at once, or ``trials`` says what is to be trained and ``analyse`` reads the run folders.
     Both return the rows, and write rows, picture, table and page with ``ebu.experiments.output``.
@@ -34,8 +29,6 @@ class Item:
     """The picture in words."""
     settings: Mapping[str, Any]
     """Budget → what differs between budgets."""
-    expected: Any
-    """The published numbers, or what follows from the text."""
     run: Callable[..., list[dict[str, Any]]] | None = None
     """``run(budget, out, seed)``"""
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -44,8 +37,8 @@ class Item:
     """``trials(budget, seed)`` → the ``Trial``s"""
     analyse: Callable[..., list[dict[str, Any]]] | None = None
     """``analyse(budget, trials, folders, out)``"""
-    note: Callable[[str], str] = nothing_left_out
-    """Budget → what it leaves out of the paper's experiment, for the top of the page."""
+    note: Callable[[str], str] | None = None
+    """Budget → what it leaves out of the full one, for the top of the page."""
     tables: Callable[[list[dict[str, Any]]], Sequence[Any]] | None = None
     """Rows → the tables of the page, where they can be made from rows alone."""
     address: str = ""
@@ -62,8 +55,19 @@ class Item:
         if self.run is not None and (missing := [budget for budget in BUDGETS if budget not in self.seconds]):
             raise UserError(f"item {self.name} does not say how many seconds the budget {', '.join(missing)} takes")
 
+    @classmethod
+    def of(cls, module: str, text: str | None, alt: str, settings: Mapping[str, Any], **others: Any) -> Item:
+        """The item of a module: named as its file, its title the first line of the docstring, its claim the next paragraph."""
+        title, claim, *_ = (" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
+        name = module.rpartition(".")[2].replace("_", "-")
+        return cls(name, title, claim, alt, settings, **others)
+
     def at(self, budget: str) -> Any:
         """The settings of a budget."""
         if budget not in self.settings:
             raise UserError(f"unknown budget {budget!r}; choose one of {', '.join(self.settings)}")
         return self.settings[budget]
+
+    def left_out(self, budget: str) -> str:
+        """The note of a budget; nothing where its settings are those of the full one."""
+        return "" if self.note is None or self.at(budget) == self.at("full") else self.note(budget)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from ebu.experiments import plots
 from ebu.experiments.item import Item
+from ebu.experiments.sweeps.trials import Trial
 from ebu.report import html
 from ebu.report.figures import INTERVAL, Spread
 from ebu.report.page import Section, build_page
@@ -33,7 +34,7 @@ class Table:
 def write(
     item: Item,
     out: Path,
-    rows: Iterable[Mapping[str, Any]],
+    rows: list[dict[str, Any]],
     tables: Sequence[Table],
     *,
     budget: str,
@@ -42,7 +43,7 @@ def write(
     runs: Sequence[Path] = (),
     paper: bool = False,
     spread: Spread = INTERVAL,
-) -> None:
+) -> list[dict[str, Any]]:
     """rows.jsonl, table.md and the page; the picture must be there already. Without a note, the item's own."""
     is_partial = False
     if note is None:
@@ -64,11 +65,27 @@ def write(
         made_by=again(item, budget, seed) + " --partial" * is_partial,
         spread=spread,
     )
+    return rows
+
+
+def write_trained(
+    item: Item,
+    out: Path,
+    rows: list[dict[str, Any]],
+    tables: Sequence[Table],
+    budget: str,
+    trials: Sequence[Trial],
+    runs: Sequence[Path],
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """The same for an item that is made from run folders."""
+    seed = min((one.seed for one in trials), default=0)
+    return write(item, out, rows, tables, budget=budget, seed=seed, runs=runs, **options)
 
 
 def _so_far(item: Item, budget: str, seed: int, runs: Sequence[Path]) -> tuple[str, bool]:
     """The item's own note, with how much of its training the numbers rest on, and whether there is more to come."""
-    note = item.note(budget)
+    note = item.left_out(budget)
     if item.trials is None or not runs:
         return note, False
     planned = len({one.id for one in item.trials(budget, seed)})

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ebu.envs.atari_games import find_game
 from ebu.experiments import atari, output
+from ebu.experiments.item import Item
+from ebu.experiments.sweeps.trials import Trial
 from ebu.report.groups import rank
 from ebu.report.rows import Run
 from ebu.report.scores import Aggregate, aggregate, human_normalised_scores
@@ -104,3 +107,18 @@ def note(folders: Sequence[Path], ours: Sequence[Column]) -> str:
     shortest = min(column.steps for column in ours)
     few = f" Ours are as short as {atari.frames(shortest)} frames: compare with care." if shortest < atari.STEPS_10M else ""
     return f"The published columns are the paper's raw scores; ours come from {output.several(len(folders), 'run')}.{few}"
+
+
+def write(
+    item: Item,
+    out: Path,
+    rows: list[dict[str, Any]],
+    tables: Sequence[output.Table],
+    budget: str,
+    trials: Sequence[Trial],
+    runs: Sequence[Path],
+    ours: Sequence[Column],
+) -> list[dict[str, Any]]:
+    """An item of the paper's scores beside our columns, which are of these runs; returns the rows."""
+    words = note(runs, ours)
+    return output.write_trained(item, out, rows, tables, budget, trials, runs, note=words, paper=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from ebu.config import from_json, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
@@ -22,6 +19,7 @@ from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
 from ebu.training.loop_state import restore, state_of
 from ebu.training.lost_episodes import restore_without_lost
+from ebu.training.signals import stop_on_first_interrupt, stop_on_signals
 
 Announce = Callable[[str], None]
 
@@ -71,9 +69,9 @@ class Trainer:
         """
         with ExitStack() as stack:
             if self._saves is None:
-                stack.enter_context(_first_interrupt(self._interrupt))
+                stack.enter_context(stop_on_first_interrupt(self._interrupt))
             else:
-                stack.enter_context(_signals(self._interrupt))
+                stack.enter_context(stop_on_signals(self._interrupt))
                 listeners = [stack.enter_context(self._saves.recording(tensorboard)), *listeners]
                 if self._loop.step and not self._saves.has_saved:
                     self._save()  # a run that begins with what an agent has learned before cannot begin again from nothing
@@ -238,55 +236,3 @@ class _Saves:
             raise UserError(f"{path} is shorter than its checkpoint recorded; the run cannot be resumed exactly")
         if there > length:
             files.DISK.truncate(path, length)
-
-
-@contextmanager
-def termination_interrupts() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt, as SIGINT does: for the work around a run, where nothing has to be saved."""
-    with _handling({signal.SIGTERM: signal.default_int_handler}):
-        yield
-
-
-@contextmanager
-def _signals(ask_to_stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks; the second ends the process at once. What is saved stays saved.
-
-    torchrun passes on a signal that may have reached the process already, and ends by itself one that does not stop.
-    """
-    asked = False
-
-    def handle(number: int, _: Any) -> None:
-        nonlocal asked
-        if asked and "TORCHELASTIC_RUN_ID" not in os.environ:
-            os._exit(128 + number)
-        asked = True
-        ask_to_stop()
-
-    with _handling({signal.SIGINT: handle, signal.SIGTERM: handle}):
-        yield
-
-
-@contextmanager
-def _first_interrupt(ask_to_stop: Callable[[], None]) -> Iterator[None]:
-    """The first SIGINT asks to stop between two steps; the second raises KeyboardInterrupt at once."""
-
-    def handle(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        ask_to_stop()
-
-    with _handling({signal.SIGINT: handle}):
-        yield
-
-
-@contextmanager
-def _handling(handlers: dict[signal.Signals, Any]) -> Iterator[None]:
-    """These signal handlers, and afterwards the ones before."""
-    try:
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    except ValueError:  # not in the main thread, where signals cannot be caught
-        before = {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from ebu.cli import main
-from ebu.experiments import suites
-from ebu.experiments.items import delay, find_item, minatar, minigrid
-from ebu.experiments.suites import ADAPTIVE, DQN, EBU_HALF, N_STEP, TELLING, Task
+from ebu.experiments.items import find_item, minatar
+from ebu.experiments.suites.rows import PROFILE, normalised
+from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, N_STEP, TELLING, Task
 from tests.experiments.pages import write_trial
 
 pytestmark = pytest.mark.xdist_group("pages")
 
-SUITES = {"minatar": minatar, "minigrid": minigrid, "delay": delay}
+SUITES = ("minatar", "minigrid", "delay")
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def part(rows, name, **fields):
 @pytest.mark.parametrize("item", SUITES)
 def test_seeds_come_in_rounds_telling_methods_first_and_adaptive_ebu_last(item):
     trials = find_item(item).trials("laptop")
-    tasks = len(SUITES[item].SETTINGS["laptop"]["tasks"])
+    tasks = len(find_item(item).at("laptop")["tasks"])
     first = trials[: tasks * len(TELLING)]
     assert {one.label for one in first} == set(TELLING) and {one.seed for one in first} == {0}
     assert {one.seed for one in trials[: tasks * 8]} == {0}
@@ -64,13 +64,13 @@ def test_one_update_follows_each_step_and_the_scale_is_everybodys():
         for stage in ("exploration", "network", "evaluation"):
             assert len({getattr(c, stage) for c in configs}) == 1
         assert {c.steps for c in configs} == {200_000 if item == "minigrid" else 100_000}
-    assert all(one.config().target.n_steps == 3 for one in minatar.trials("laptop") if one.label == N_STEP)
+    assert all(one.config().target.n_steps == 3 for one in find_item("minatar").trials("laptop") if one.label == N_STEP)
 
 
 def test_the_undelayed_runs_are_those_of_minatar():
     plain, both = ({one.id for one in find_item(item).trials("laptop")} for item in ("minatar", "delay"))
     assert plain < both and len(both) == 2 * len(plain)
-    delayed = [one for one in delay.trials("laptop") if one.id not in plain]
+    delayed = [one for one in find_item("delay").trials("laptop") if one.id not in plain]
     assert {one.config().environment.env_args for one in delayed} == {("reward_delay=episode",)}
 
 
@@ -94,7 +94,7 @@ def test_scores_are_normalised_between_random_play_and_the_best_mean_of_a_method
     best = part(rows, "aggregate", method=EBU_HALF)[0]
     assert best["final_iqm"] == pytest.approx(1.0, abs=0.05) and best["final_iqm_low"] <= best["final_iqm_high"]
     assert (best["beats_dqn"], best["tasks"], best["runs"]) == (1.0, 5, 10)
-    assert best["profile"][0] == 1.0 and len(best["profile"]) == len(suites.PROFILE)
+    assert best["profile"][0] == 1.0 and len(best["profile"]) == len(PROFILE)
     assert part(rows, "aggregate", method=DQN)[0]["beats_dqn"] is None
 
 
@@ -116,7 +116,7 @@ def test_delayed_and_undelayed_games_have_one_scale_and_two_aggregates(tmp_path)
 
 def test_nobody_above_random_play_is_no_division_by_zero():
     task = Task("t", "e", floor=2.0)
-    assert suites._normalised(task, 2.0, 3.0) == suites._normalised(task, 1.0, 3.0) == 0.0
+    assert normalised(task, 2.0, 3.0) == normalised(task, 1.0, 3.0) == 0.0
 
 
 # ---------------------------------------------------------------------- any stage

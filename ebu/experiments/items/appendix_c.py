@@ -1,4 +1,8 @@
-"""Appendix C: learning curves of adaptive EBU in all 49 games with the β it chose, and fixed β beside it."""
+"""Appendix C: learning curves and adaptive β, game by game
+
+The paper: test scores of adaptive EBU over 20M frames, mean and standard deviation of 4 seeds, beside Nature DQN's score
+after 200M frames; below each the β that was chosen. Fixed β = 0.5 and 1 are added here.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,6 @@ from typing import Any
 
 from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import ADAPTIVE, EBU_HALF, EBU_ONE
-from ebu.experiments.item import Item
-from ebu.experiments.sweeps.trials import Trial
 
 METHODS = (ADAPTIVE, EBU_HALF, EBU_ONE)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -17,27 +19,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "laptop": {"games": ("Breakout", "Pong"), "seeds": 2, "scale": atari.LAPTOP},
     "full": {"games": atari.ALL_GAMES, "seeds": 4, "scale": atari.FULL_20M},
 }
-for _chosen in SETTINGS.values():
-    _chosen["full_steps"] = atari.STEPS_20M
 
 # game → scores of Table 3
 EXPECTED = {
     name: {column: atari.game(name).paper[column] for column in ("adaptive_ebu_10M", "adaptive_ebu_20M", "nature_dqn_200M")}
     for name in atari.ALL_GAMES
 }
-
-
-def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = ITEM.at(budget)
-    return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
-
-
-def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
-
-
-def note(budget: str) -> str:
-    return atari.reduced(budget, SETTINGS[budget], METHODS)
 
 
 def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
@@ -94,20 +81,8 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
     plots.save(figure, out, ITEM.name)
 
 
-ITEM = Item(
-    name="appendix-c",
-    title="Appendix C: learning curves and adaptive β, game by game",
-    claim=(
-        "The paper: test scores of adaptive EBU over 20M frames, mean and standard deviation of 4 seeds, beside Nature DQN's "
-        "score after 200M frames; below each the β that was chosen. Fixed β = 0.5 and 1 are added here."
-    ),
-    alt=(
-        "For each game a pair of charts: test scores of adaptive EBU and of EBU with β = 0.5 and 1 over frames, and below "
-        "them the β that adaptive EBU chose; the table has the numbers."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    trials=trials,
-    analyse=analyse,
-    note=note,
+ALT = (
+    "For each game a pair of charts: test scores of adaptive EBU and of EBU with β = 0.5 and 1 over frames, and below "
+    "them the β that adaptive EBU chose; the table has the numbers."
 )
+ITEM = atari.curves_item(__name__, __doc__, ALT, SETTINGS, methods=METHODS, draw=_draw, table=_table)

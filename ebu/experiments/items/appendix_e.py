@@ -1,4 +1,7 @@
-"""Appendix E: how the targets of one sampled episode are generated, with the numbers of a real one.
+"""Appendix E: target generation, step by step
+
+The paper draws how a sampled episode's targets come out of the temporary table, from its end to its beginning; here with the
+numbers of a real walk through a small maze.
 
 The paper draws the procedure with symbols. Here an agent has walked through a small maze; Q̂ is the table that one-step
 Q-learning had got from some earlier walks. Each column of the temporary table Q̃ belongs to a step of the episode; from
@@ -30,7 +33,7 @@ SIZE, MAZE_SEED, WALK_SEED, EARLIER = 4, 4, 62, 2  # seven steps, one of them a 
 ARROWS = "↑↓←→"
 
 SETTINGS: dict[str, dict[str, Any]] = {budget: {"betas": BETAS} for budget in ("quick", "laptop", "full")}
-EXPECTED = {"y_T": "R_T", "recursion": "Q̃[A_{k+1}, k] ← β y_{k+1} + (1 − β) Q̃[A_{k+1}, k];  y_k ← R_k + γ max_a Q̃[a, k]"}
+SECONDS = {"quick": 4, "laptop": 4, "full": 4}  # on one core
 
 
 def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
@@ -58,8 +61,7 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
         )
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, rows)
-    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=0)
-    return rows
+    return output.write(ITEM, out, rows, tables(rows), budget=budget, seed=0)
 
 
 def walked() -> tuple[MNISTMaze, Episode, Array]:
@@ -214,20 +216,8 @@ def _column(ax: Axes, k: int, row: dict[str, Any], ended: bool) -> None:
         ax.add_patch(FancyArrowPatch(start, end, connectionstyle="arc3,rad=0.12", zorder=4, **arrow))
 
 
-ITEM = Item(
-    name="appendix-e",
-    title="Appendix E: target generation, step by step",
-    claim=(
-        "The paper draws how a sampled episode's targets come out of the temporary table, from its end to its beginning; here "
-        "with the numbers of a real walk through a small maze."
-    ),
-    alt=(
-        "A small maze with a walk through it, and the temporary table of that walk: one column for each step, one row for "
-        "each action, the replaced entries and the maxima marked, arrows from each target to the column before it."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    run=run,
-    seconds={"quick": 4, "laptop": 4, "full": 4},
-    tables=tables,
+ALT = (
+    "A small maze with a walk through it, and the temporary table of that walk: one column for each step, one row for "
+    "each action, the replaced entries and the maxima marked, arrows from each target to the column before it."
 )
+ITEM = Item.of(__name__, __doc__, ALT, SETTINGS, run=run, seconds=SECONDS, tables=tables)

@@ -1,4 +1,7 @@
-"""Figure 1: one stored episode, learned from its end or by uniform draws.
+"""Figure 1: one stored episode, learned from its end or by uniform draws
+
+The paper: updated from its end, the episode teaches the optimal path in 5 updates; uniform draws need more than 40 to be
+nearly sure of it.
 
 (a) the values after each of the first five updates; (b) the chance that the greedy path is optimal after n updates.
 Uniform draws must meet the rewarded transition (1 in 5), later one of the two equal ones before it (2 in 5), later the
@@ -23,6 +26,7 @@ from ebu.theory.toys import episode, figure1_chain, figure1_episode
 GAMMA = 0.9
 UPDATES = 50
 SETTINGS = {"quick": {"runs": 5_000}, "laptop": {"runs": 20_000}, "full": {"runs": 200_000}}
+SECONDS = {"quick": 4, "laptop": 4, "full": 10}  # on one core
 
 # The paper's words, and what they are exactly.
 EXPECTED = {
@@ -63,13 +67,10 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     }
     rows = [*values, *curve, summary]
     _draw(out, values, curve)
-    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
-    return rows
+    return output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
 
 
 def note(budget: str) -> str:
-    if budget == "full":
-        return ""
     chosen, full = SETTINGS[budget]["runs"], SETTINGS["full"]["runs"]
     return f"Budget {budget}: {chosen:,} simulated runs instead of {full:,}; the exact numbers need none."
 
@@ -212,22 +213,9 @@ def _draw_chain(ax: Axes, values: list[dict[str, Any]]) -> None:
     plots.title(ax, f"(a) One stored episode, numbered from its end (γ = {GAMMA})")
 
 
-ITEM = Item(
-    name="figure1",
-    title="Figure 1: one stored episode, learned from its end or by uniform draws",
-    claim=(
-        "The paper: updated from its end, the episode teaches the optimal path in 5 updates; uniform draws need more than "
-        "40 to be nearly sure of it."
-    ),
-    alt=(
-        "Left: a chain of four states and the values after each of five updates, from the end and by uniform draws. Right: "
-        "the chance that the optimal path is learned after n updates, a step at 5 for backward, a slow rise for uniform "
-        "draws."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    run=run,
-    seconds={"quick": 4, "laptop": 4, "full": 10},
-    note=note,
-    tables=tables,
+ALT = (
+    "Left: a chain of four states and the values after each of five updates, from the end and by uniform draws. Right: "
+    "the chance that the optimal path is learned after n updates, a step at 5 for backward, a slow rise for uniform "
+    "draws."
 )
+ITEM = Item.of(__name__, __doc__, ALT, SETTINGS, run=run, seconds=SECONDS, note=note, tables=tables)

@@ -1,4 +1,7 @@
-"""Figure 2: median relative length over 50 mazes while learning, for EBU, one-step and n-step DQN.
+"""Figure 2: the MNIST maze, EBU beside its baselines
+
+The paper: EBU needs the fewest steps, more clearly so the more walls there are, and also where moves slip; by the end all
+three reach a median relative length of 1.
 
 (a), (b) deterministic mazes, (c) mazes whose moves slip aside. The text names neither the wall densities of the panels
 nor the β of (c), so all four densities of Table 1 are shown, and β = 0.25, 0.5, 0.75 and 1 in the slippery maze.
@@ -81,22 +84,11 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     rows += [_maze_row(kind, one, run, settings["steps"]) for kind, _, pairs in cells for one, run in pairs]
     rows += mazes.pooled_rows(found, (EBU, *BASELINES))
     _draw(out, rows, settings["steps"])
-    output.write(
-        ITEM,
-        out,
-        rows,
-        [_table(rows, settings["steps"])],
-        budget=budget,
-        seed=min((one.seed for one in trials), default=0),
-        runs=folders,
-    )
-    return rows
+    return output.write_trained(ITEM, out, rows, [_table(rows, settings["steps"])], budget, trials, folders)
 
 
 def note(budget: str) -> str:
     settings, full = SETTINGS[budget], SETTINGS["full"]
-    if budget == "full":
-        return ""
     fewer = f"Budget {budget}: {settings['mazes']} mazes of each kind instead of {full['mazes']}"
     if budget == "laptop":
         return f"{fewer}, {settings['slippery_mazes']} of the slippery one; all else as in the paper."
@@ -181,20 +173,8 @@ def _panel(ax: Axes, curves: Sequence[dict[str, Any]], steps: int) -> None:
     ax.set_ylabel("path / shortest, median of mazes")
 
 
-ITEM = Item(
-    name="figure2",
-    title="Figure 2: the MNIST maze, EBU beside its baselines",
-    claim=(
-        "The paper: EBU needs the fewest steps, more clearly so the more walls there are, and also where moves slip; by the "
-        "end all three reach a median relative length of 1."
-    ),
-    alt=(
-        "Median path length over the shortest, falling while learning: one panel for each wall density and one for slippery "
-        "moves, one line for each method; the table has the numbers."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    trials=trials,
-    analyse=analyse,
-    note=note,
+ALT = (
+    "Median path length over the shortest, falling while learning: one panel for each wall density and one for slippery "
+    "moves, one line for each method; the table has the numbers."
 )
+ITEM = Item.of(__name__, __doc__, ALT, SETTINGS, trials=trials, analyse=analyse, note=note)

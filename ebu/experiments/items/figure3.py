@@ -1,4 +1,6 @@
-"""Figure 3: the 2D MNIST maze. A maze as drawn by the environment, what the agent sees of it, and what such mazes are like.
+"""Figure 3: the 2D MNIST maze
+
+The paper: 10 by 10 cells with random walls, from (0, 0) to (9, 9); a cell is shown as its two coordinates in MNIST digits.
 
 The paper shows one picture and gives the rules in words. The rules are read off the environment itself by playing; how
 long the shortest ways are, and how long a walk at random takes, comes from many mazes of each density.
@@ -26,6 +28,7 @@ SETTINGS: dict[str, dict[str, int]] = {
     "laptop": {"draws": 40_000, "walks": 200},
     "full": {"draws": 40_000, "walks": 1_000},
 }
+SECONDS = {"quick": 5, "laptop": 14, "full": 40}  # on one core
 EXPECTED: dict[str, Any] = {
     "cells": "10 × 10",
     "start": "(0, 0)",
@@ -45,14 +48,11 @@ def run(budget: str, out: Path, seed: int = 0) -> list[dict[str, Any]]:
     rows = [rules, *(_statistics(density, settings, rng) for density in DENSITIES)]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, env, seed)
-    output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
-    return rows
+    return output.write(ITEM, out, rows, tables(rows), budget=budget, seed=seed)
 
 
 def note(budget: str) -> str:
     chosen, full = SETTINGS[budget], SETTINGS["full"]
-    if chosen == full:
-        return ""
     return (
         f"Budget {budget}: statistics of {chosen['draws']:,} layouts and {chosen['walks']:,} random walks for each density "
         f"instead of {full['draws']:,} and {full['walks']:,}. The maze is the same."
@@ -180,21 +180,8 @@ def _picture(ax: Axes, image: np.ndarray, words: str, small: bool = False) -> No
     )
 
 
-ITEM = Item(
-    name="figure3",
-    title="Figure 3: the 2D MNIST maze",
-    claim=(
-        "The paper: 10 by 10 cells with random walls, from (0, 0) to (9, 9); a cell is shown as its two coordinates in "
-        "MNIST digits."
-    ),
-    alt=(
-        "A maze of ten by ten cells with its walls and a shortest path from the top left to the bottom right corner, pairs of "
-        "handwritten digits as the agent sees them, and one maze for each wall density."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    run=run,
-    seconds={"quick": 5, "laptop": 14, "full": 40},
-    note=note,
-    tables=tables,
+ALT = (
+    "A maze of ten by ten cells with its walls and a shortest path from the top left to the bottom right corner, pairs of "
+    "handwritten digits as the agent sees them, and one maze for each wall density."
 )
+ITEM = Item.of(__name__, __doc__, ALT, SETTINGS, run=run, seconds=SECONDS, note=note, tables=tables)

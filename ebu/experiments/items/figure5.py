@@ -1,4 +1,6 @@
-"""Figure 5: test scores and the mean Q of the tested states and actions, in Gopher and Breakout.
+"""Figure 5: scores and Q values by β
+
+The paper: with β = 1, Q is highly overestimated and the score suffers; with β = 0.5, Q stays near the return.
 
 The paper's question is whether recursive maxima over correlated states overestimate. Beside Q we draw the discounted
 return that really followed, of rewards as they are learned from: Q above it is overestimation.
@@ -12,8 +14,6 @@ from typing import Any
 
 from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import DQN, EBU_HALF, EBU_ONE
-from ebu.experiments.item import Item
-from ebu.experiments.sweeps.trials import Trial
 
 GAMES = ("Gopher", "Breakout")
 METHODS = (EBU_HALF, EBU_ONE, DQN)
@@ -22,24 +22,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "laptop": {"games": GAMES, "seeds": 3, "scale": atari.LAPTOP},
     "full": {"games": GAMES, "seeds": 4, "scale": atari.FULL_20M},  # 80 epochs; the first 40 are the 10M-frame setting
 }
-for _chosen in SETTINGS.values():
-    _chosen["full_steps"] = atari.STEPS_20M
 
 # Table 3 after 10M frames; of the figure itself no number is printed.
 EXPECTED = {name: {m: atari.game(name).paper[atari.PUBLISHED[m]] for m in METHODS if m in atari.PUBLISHED} for name in GAMES}
-
-
-def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = ITEM.at(budget)
-    return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
-
-
-def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
-
-
-def note(budget: str) -> str:
-    return atari.reduced(budget, SETTINGS[budget], METHODS)
 
 
 def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
@@ -84,17 +69,8 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
     plots.save(figure, out, ITEM.name)
 
 
-ITEM = Item(
-    name="figure5",
-    title="Figure 5: scores and Q values by β",
-    claim="The paper: with β = 1, Q is highly overestimated and the score suffers; with β = 0.5, Q stays near the return.",
-    alt=(
-        "Two games side by side: test scores above; below, the mean Q (solid) and the discounted return that followed "
-        "(dotted), for EBU with β = 0.5 and 1 and for DQN, mean and standard deviation over seeds."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    trials=trials,
-    analyse=analyse,
-    note=note,
+ALT = (
+    "Two games side by side: test scores above; below, the mean Q (solid) and the discounted return that followed "
+    "(dotted), for EBU with β = 0.5 and 1 and for DQN, mean and standard deviation over seeds."
 )
+ITEM = atari.curves_item(__name__, __doc__, ALT, SETTINGS, methods=METHODS, draw=_draw, table=_table)

@@ -1,4 +1,7 @@
-"""Figure 6: test scores in Breakout, adaptive EBU beside fixed β, and the β that it chose over time."""
+"""Figure 6: adaptive β in Breakout
+
+The paper: adaptive EBU follows EBU (β = 1) up to about 5M frames, then lowers β to about 0.5 and passes both.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from typing import Any
 
 from ebu.experiments import atari, output, plots
 from ebu.experiments.atari import ADAPTIVE, EBU_HALF, EBU_ONE
-from ebu.experiments.item import Item
-from ebu.experiments.sweeps.trials import Trial
 
 GAME = "Breakout"
 METHODS = (ADAPTIVE, EBU_HALF, EBU_ONE)
@@ -18,8 +19,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "laptop": {"games": (GAME,), "seeds": 4, "scale": atari.LAPTOP},
     "full": {"games": (GAME,), "seeds": 4, "scale": atari.FULL_20M},
 }
-for _chosen in SETTINGS.values():
-    _chosen["full_steps"] = atari.STEPS_20M
 
 # Table 3 and the text; β = 1 is drawn and not printed.
 EXPECTED: dict[str, Any] = {
@@ -28,19 +27,6 @@ EXPECTED: dict[str, Any] = {
     "nature_dqn_200M": 401.2,
     "beta_at_the_end": 0.5,
 }
-
-
-def trials(budget: str, seed: int = 0) -> list[Trial]:
-    settings = ITEM.at(budget)
-    return atari.trials_of(settings["games"], METHODS, settings["seeds"], seed, settings["scale"])
-
-
-def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[dict[str, Any]]:
-    return atari.write_curves(ITEM, budget, trials, folders, out, _draw, _table)
-
-
-def note(budget: str) -> str:
-    return atari.reduced(budget, SETTINGS[budget], METHODS)
 
 
 def _table(rows: Sequence[dict[str, Any]], games: Sequence[str]) -> output.Table:
@@ -78,17 +64,8 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], games: Sequence[str]) -> No
     plots.save(figure, out, ITEM.name)
 
 
-ITEM = Item(
-    name="figure6",
-    title="Figure 6: adaptive β in Breakout",
-    claim="The paper: adaptive EBU follows EBU (β = 1) up to about 5M frames, then lowers β to about 0.5 and passes both.",
-    alt=(
-        "Left: test scores in Breakout of adaptive EBU and of EBU with β = 0.5 and 1, mean and standard deviation over seeds, "
-        "with Nature DQN's score after 200M frames. Right: the β that adaptive EBU chose at each synchronisation."
-    ),
-    settings=SETTINGS,
-    expected=EXPECTED,
-    trials=trials,
-    analyse=analyse,
-    note=note,
+ALT = (
+    "Left: test scores in Breakout of adaptive EBU and of EBU with β = 0.5 and 1, mean and standard deviation over seeds, "
+    "with Nature DQN's score after 200M frames. Right: the β that adaptive EBU chose at each synchronisation."
 )
+ITEM = atari.curves_item(__name__, __doc__, ALT, SETTINGS, methods=METHODS, draw=_draw, table=_table)

@@ -1,4 +1,8 @@
-"""Table 2: training time and human-normalised performance over 49 games, from the paper's raw scores, ours beside them."""
+"""Table 2: training time and human-normalised scores
+
+The paper: EBU (β = 0.5) reaches Nature DQN's mean after 10M frames instead of 200M, adaptive EBU (nearly) its median after
+20M, at about the training time of DQN.
+"""
 
 from __future__ import annotations
 
@@ -60,18 +64,8 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
     rows += [_own_row(column) for column in ours]
     out.mkdir(parents=True, exist_ok=True)
     _draw(out, rows)
-    output.write(
-        ITEM,
-        out,
-        rows,
-        [_published_table(rows), *([_own_table(rows)] if ours else [])],
-        budget=budget,
-        seed=min((one.seed for one in trials), default=0),
-        note=own.note(runs, ours),
-        runs=runs,
-        paper=True,
-    )
-    return rows
+    tables = [_published_table(rows), *([_own_table(rows)] if ours else [])]
+    return own.write(ITEM, out, rows, tables, budget, trials, runs, ours)
 
 
 def _published_row(column: str) -> dict[str, Any]:
@@ -170,16 +164,5 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]]) -> None:
     plots.save(figure, out, ITEM.name)
 
 
-ITEM = Item(
-    name="table2",
-    title="Table 2: training time and human-normalised scores",
-    claim=(
-        "The paper: EBU (β = 0.5) reaches Nature DQN's mean after 10M frames instead of 200M, adaptive EBU (nearly) its "
-        "median after 20M, at about the training time of DQN."
-    ),
-    alt="Mean and median human-normalised score of each method over 49 games: as printed, and recomputed from the raw scores.",
-    settings=SETTINGS,
-    expected=EXPECTED,
-    trials=trials,
-    analyse=analyse,
-)
+ALT = "Mean and median human-normalised score of each method over 49 games: as printed, and recomputed from the raw scores."
+ITEM = Item.of(__name__, __doc__, ALT, SETTINGS, trials=trials, analyse=analyse)

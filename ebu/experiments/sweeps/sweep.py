@@ -21,6 +21,7 @@ from rich.table import Table
 from ebu.experiments.sweeps.trials import Trial
 from ebu.storage.files import Damaged, open_file
 from ebu.storage.finished import is_finished
+from ebu.training.signals import handling
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
 
@@ -227,15 +228,8 @@ class Sweep:
         def handle(number: int, _: Any) -> None:
             self.stops += 1
 
-        try:
-            before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread, where signals cannot be caught
-            before = {}
-        try:
+        with handling({signal.SIGINT: handle, signal.SIGTERM: handle}):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _elapsed(job: Job) -> float:

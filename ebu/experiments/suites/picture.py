@@ -1,0 +1,89 @@
+"""The picture of a suite: curves of every task, and scores over all tasks of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from ebu.experiments import plots
+from ebu.experiments.suites.rows import Row
+from ebu.experiments.suites.tasks import LOOK, Task
+
+
+def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str], steps: int) -> None:
+    """Curves of every task in a panel of its own, and the aggregate of each group in the last panel of its row."""
+    groups = list(dict.fromkeys(task.group for task in tasks))
+    most = max(sum(task.group == group for task in tasks) for group in groups) + 1
+    columns = most if len(groups) > 1 else -(-most // 2) if most > 4 else most
+    bands = len(groups) if len(groups) > 1 else -(-most // columns)
+    figure, axes = plots.canvas(columns, rows=bands, width=3.1 * columns + 0.6, height=2.9 * bands + 0.9)
+    free = list(axes)
+    heights: dict[str, list[Axes]] = {}  # panels of one environment have one scale
+    for i, group in enumerate(groups):
+        members = [task for task in tasks if task.group == group]
+        panels = axes[i * columns : (i + 1) * columns] if len(groups) > 1 else axes
+        for ax, task in zip(panels, members):
+            _draw_curves(ax, [row for row in rows if row["part"] == "curve" and row["task"] == task.name], task, steps)
+            heights.setdefault(task.env, []).append(ax)
+            free.remove(ax)
+        last = panels[len(members)]
+        _draw_aggregate(last, [row for row in rows if row["part"] == "aggregate" and row["group"] == group], group)
+        free.remove(last)
+    for ax in free:
+        ax.set_axis_off()
+    for same in heights.values():
+        limits = [ax.get_ylim() for ax in same]
+        for ax in same:
+            ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+    handles = [axes[0].plot([], [], color=LOOK[m][0], ls=LOOK[m][1], lw=LOOK[m][2], label=m)[0] for m in methods]
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=min(len(methods), 5 if columns < 5 else 9), frameon=False,
+        fontsize=9, labelcolor=plots.INK,
+    )  # fmt: skip
+    plots.save(figure, out, name)
+
+
+def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> None:
+    for row in curves:
+        colour, line, width = LOOK[row["method"]]
+        x = np.array(row["steps"]) / 1000
+        low, high = (np.array(row[end], dtype=float) for end in ("low", "high"))
+        ax.fill_between(x, low, high, color=colour, alpha=0.10, lw=0)
+        ax.plot(x, row["mean"], line, color=colour, lw=width)
+    ax.axhline(task.floor, color=plots.GREY, lw=0.8, ls=":")
+    counts = {row["seeds"] for row in curves}
+    if counts:
+        many = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts)))))
+        ax.text(0.02, 0.98, f"{many} seed{'s' * (max(counts) > 1)}", transform=ax.transAxes, va="top", fontsize=7.5,
+                color=plots.GREY)  # fmt: skip
+    else:
+        ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", color=plots.GREY, fontsize=9)
+    ax.set_xlim(0, steps / 1000)
+    ax.set_xlabel("thousand steps", fontsize=8.5)
+    plots.title(ax, task.name)
+
+
+def _draw_aggregate(ax: Axes, rows: Sequence[Row], group: str) -> None:
+    """Interquartile means of the normalised final scores (filled) and areas (hollow) with their intervals over seeds."""
+    for i, row in enumerate(rows):
+        colour = LOOK[row["method"]][0]
+        for name, offset, face in (("final", -0.16, colour), ("area", 0.16, "white")):
+            value = row[f"{name}_iqm"]
+            if value is None:
+                continue
+            low, high = row[f"{name}_iqm_low"], row[f"{name}_iqm_high"]
+            if low is not None:
+                ax.hlines(i + offset, low, high, color=colour, lw=1.6, alpha=0.7)
+            ax.plot(value, i + offset, "o", ms=5.5, mfc=face, mec=colour, ls="")
+    ax.set_yticks(range(len(rows)), labels=[row["method"] for row in rows], fontsize=7.5)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    low, high = ax.get_xlim()
+    ax.set_xlim(min(low, 0.0), max(high, 1.05))
+    ax.set_xlabel("normalised score; hollow: area under the curve", fontsize=8)
+    if not any(row["final_iqm"] is not None for row in rows):
+        ax.text(0.5, 0.5, "no method has a run\nof every task yet", transform=ax.transAxes, ha="center", color=plots.GREY,
+                fontsize=9)  # fmt: skip
+    plots.title(ax, f"all tasks, {group}" if group else "all tasks")
