@@ -173,6 +173,8 @@ class EnvironmentConfig:
     """maze, or any Gymnasium id with discrete actions."""
     env_args: tuple[str, ...] = ()
     """Settings of the environment, as key=value; a wrong key lists those that exist."""
+    env_wrappers: tuple[str, ...] = ()
+    """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
     max_episode_steps: int = 27_000
     """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
     reward_clip: float = 0.0
@@ -301,7 +303,7 @@ def check(config: Config) -> None:
     for name in ("algo", "preset", "env", "device"):
         if not isinstance(values[name], str):
             raise UserError(f"{name} must be a name, got {_shown(values[name])}")
-    for name in ("hidden_sizes", "betas", "env_args"):
+    for name in ("hidden_sizes", "betas", "env_args", "env_wrappers"):
         if not isinstance(values[name], tuple):
             raise UserError(f"{name} must be a tuple, got {_shown(values[name])}")
     sizes, betas, pairs = values["hidden_sizes"], values["betas"], values["env_args"]
@@ -313,6 +315,8 @@ def check(config: Config) -> None:
         raise UserError(f"betas must be one or more numbers between 0 and 1 {limit}, got {_shown(betas)}")
     if not all(isinstance(pair, str) for pair in pairs):
         raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
+    if not all(isinstance(text, str) for text in values["env_wrappers"]):
+        raise UserError(f"env_wrappers must be names of wrappers, got {_shown(values['env_wrappers'])}")
     if values["buffer_size"] < values["batch_size"]:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"

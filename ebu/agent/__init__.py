@@ -5,17 +5,16 @@ Importing this package does not import PyTorch; making an agent does.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
 
 from ebu.agent.base import Ranks, choose_device
 from ebu.agent.learning import Learning, Progress, create_run
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.config import Config, override
+from ebu.envs.objects import describe_object, name_of
 from ebu.presets import configure
 from ebu.registry import Method, add_method, find_method
 
@@ -51,10 +50,11 @@ class Agent(Learning):
         **settings: Any,
     ) -> None:
         refuse_foreign(env, settings)
-        name, given = (env, None) if isinstance(env, str) else (_name_of(env), env)
+        name, given = (env, None) if isinstance(env, str) else (name_of(env), env)
         config = configure(self.algo, name, preset, **settings)
         if given is not None and given.spec is not None:  # so that a saved policy finds the same environment again
-            config = override(config, env_args=_arguments_of(given.spec))
+            description = describe_object(given)
+            config = override(config, env_args=description.arguments, env_wrappers=description.wrappers)
         self._setup(config, given)
         self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
 
@@ -70,18 +70,3 @@ def register(method: Method) -> type[Agent]:
     """Make a method known everywhere (API, command line, sweeps), and give its agent class."""
     name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
     return type(name, (Agent,), {"method": method, "__doc__": method.title})
-
-
-def _arguments_of(spec: EnvSpec) -> tuple[str, ...]:
-    """The arguments an environment was made with, as far as they can be written down."""
-    pairs = []
-    for key, value in (spec.kwargs or {}).items():
-        try:
-            pairs.append(f"{key}={json.dumps(value)}")
-        except TypeError:
-            continue
-    return tuple(pair for pair in pairs if not pair.startswith("render_mode="))
-
-
-def _name_of(env: gymnasium.Env[Any, Any]) -> str:
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__

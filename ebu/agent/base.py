@@ -12,6 +12,7 @@ import numpy as np
 
 from ebu.config import Config, check, environment_arguments, override
 from ebu.envs.make import EnvironmentSource
+from ebu.envs.objects import copy_spec
 from ebu.errors import UserError
 from ebu.learning.policy import Policy
 from ebu.registry import Method
@@ -56,7 +57,8 @@ class BaseAgent:
         if ranks is not None:
             ranks.require_work(config.algo, self.learners)
             self.device = ranks.own_device(self.device)
-        self._source = EnvironmentSource(config.environment.env, environment_arguments(config.environment.env_args))
+        world = config.environment
+        self._source = EnvironmentSource(world.env, environment_arguments(world.env_args), world.env_wrappers)
         self.env = env if env is not None else self._source.make(training=True)
         self.interface = Interface.of(self.env, config.memory.stack)
         self._environment = Environment(self.env, config.environment.reward_clip)
@@ -133,9 +135,7 @@ class BaseAgent:
         if not self._own_env_given:
             return self._source.make(training=False, render_mode=render_mode)
         try:
-            if self.env.spec is None:
-                raise ValueError("it has no id")
-            return gymnasium.make(self.env.spec, disable_env_checker=True, render_mode=render_mode)
+            return gymnasium.make(copy_spec(self.env), disable_env_checker=True, render_mode=render_mode)
         except (ValueError, TypeError, gymnasium.error.Error) as error:
             reason = " ".join(str(error).split())
             words = f"the environment was given as an object and cannot be made again ({reason}); pass env="

@@ -15,6 +15,7 @@ from ebu.envs.arguments import explain_unknown_argument
 from ebu.envs.delay import DelayedReward
 from ebu.envs.families import families, family, import_module_of
 from ebu.envs.family import AnyEnv, Family
+from ebu.envs.objects import require_rebuilt, wrap
 from ebu.errors import UserError
 
 
@@ -24,9 +25,11 @@ class EnvironmentSource:
 
     name: str
     arguments: dict[str, Any]
+    wrappers: tuple[str, ...] = ()
 
     def make(self, training: bool, render_mode: str | None = None) -> AnyEnv:
-        return make_environment(self.name, self.arguments, training, render_mode)
+        require_rebuilt(self.name, self.wrappers)
+        return wrap(make_environment(self.name, self.arguments, training, render_mode), self.wrappers)
 
 
 def make_environment(
