@@ -283,6 +283,18 @@ def hash_file(path: Path) -> FileRecord:
         return FileRecord(path.name, status.st_size, hashlib.file_digest(file, "sha256").hexdigest())  # type: ignore[arg-type]
 
 
+def digest_of(path: Path, size: int | None = None) -> tuple[int, Any]:
+    """How many bytes a file has, up to ``size`` of them, and their SHA-256, which can be continued; a missing one has none."""
+    digest, read = hashlib.sha256(), 0
+    with suppress(Missing), open_file(path) as (file, status):
+        require_not_sparse(path.name, status)
+        left = status.st_size if size is None else min(size, status.st_size)
+        while part := file.read(min(left - read, 1 << 20)):
+            digest.update(part)
+            read += len(part)
+    return read, digest
+
+
 def regular_files(folder: Path) -> Iterator[Path]:
     """Every regular file below a folder, in order; no links, and nothing that is half written or half removed."""
     folders = [folder] if folder.is_dir() else []

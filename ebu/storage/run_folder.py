@@ -23,6 +23,7 @@ from ebu.storage.files import (
     is_aside,
     make_folders,
     open_file,
+    read_file,
     read_text,
     words_for,
     write_atomically,
@@ -172,6 +173,12 @@ class RunFolder:
         except Missing:
             return 0
 
+    def whole_rows(self, limit: int) -> int:
+        """The bytes of the lines of metrics.jsonl that are complete within this limit."""
+        with suppress(Missing):
+            return read_file(self.metrics, MAX_ROWS_FILE)[:limit].rfind(b"\n") + 1
+        return 0
+
     @property
     def is_finished(self) -> bool:
         return is_finished(self.path)
@@ -191,6 +198,13 @@ class RunFolder:
                 if is_aside(path.name) or path.name in OLD_ASIDES:
                     with suppress(OSError):
                         files.remove(path)
+
+    def recorded_versions(self) -> str:
+        """What versions.json holds, as it is written; nothing where it cannot be read."""
+        try:
+            return read_text(self.versions, MAX_JSON_FILE)
+        except Damaged:
+            return ""
 
     def changed_software(self) -> list[str]:
         """What has another version now than when the run began, as far as that was recorded."""

@@ -17,6 +17,7 @@ from ebu.storage.files import (
     MAX_ROWS_FILE,
     Damaged,
     Missing,
+    digest_of,
     open_file,
     read_file,
     read_text,
@@ -120,24 +121,30 @@ def _problems_of_policy(folder: RunFolder) -> list[str]:
 
 
 def _problems_between(folder: RunFolder, settings: Config | None) -> list[str]:
-    """Whether settings and rows are those of the newest checkpoint."""
+    """Whether settings, versions and rows are those of the newest checkpoint."""
     loaded = CheckpointStore(folder.checkpoints).load(announce=lambda text: None)
     if loaded is None:
         return []
     tree: dict[str, Any] = loaded.tree if isinstance(loaded.tree, dict) else {}
-    there, then = folder.metrics_bytes(), tree.get("metrics_bytes")
     try:
         its_settings = from_json(tree["config"])
+        rows = [(folder.metrics, int(tree["metrics_bytes"]), tree.get("metrics_sha256"))]
+        if "timing" in tree:
+            size, sha256 = tree["timing"]
+            rows.append((folder.timing, int(size), sha256))
     except (UserError, KeyError, TypeError, ValueError, RecursionError):
-        its_settings = None
-    if its_settings is None or not isinstance(then, int):
         return [f"the checkpoint of step {loaded.step} is not that of a run"]
     problems = []
     if its_settings != settings:
         problems.append(f"{folder.settings} holds other settings than the checkpoint of step {loaded.step}")
-    if there < then:
-        size = f"{folder.metrics} has {there} bytes"
-        problems.append(f"{size}, and had {then} when the checkpoint of step {loaded.step} was written")
+    if tree.get("versions", folder.recorded_versions()) != folder.recorded_versions():
+        problems.append(f"{folder.versions} holds other versions than the checkpoint of step {loaded.step}")
+    for path, size, sha256 in rows:  # checkpoints of earlier versions have no hashes of them
+        found, digest = digest_of(path, size)
+        if found < size:
+            problems.append(f"{path} has {found} bytes, and had {size} when the checkpoint of step {loaded.step} was written")
+        elif sha256 is not None and digest.hexdigest() != sha256:
+            problems.append(f"{path} was changed since the checkpoint of step {loaded.step} was written")
     return problems
 
 

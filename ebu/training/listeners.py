@@ -43,32 +43,44 @@ def row(event: Event) -> dict[str, Any] | None:
     return None
 
 
-class MetricsFile:
-    """One JSON row per line, flushed as it is written, byte for byte the same for the same seed."""
+class RowsFile:
+    """One JSON row per line, flushed as it is written; knows the size and SHA-256 of what it should hold."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file = files.open_append(path)
+        self._size, self._digest = files.digest_of(path)
 
-    def __call__(self, event: Event) -> None:
-        values = row(event)
-        if values is not None:
-            self._file.write(json.dumps(values).encode() + b"\n")
-            self._file.flush()
+    def write(self, values: dict[str, Any]) -> None:
+        line = json.dumps(values).encode() + b"\n"
+        self._file.write(line)
+        self._file.flush()
+        self._size += len(line)
+        self._digest.update(line)
 
-    def sync(self) -> int:
-        """Wait until everything is on the disk; returns the file's length in bytes."""
+    def sync(self) -> files.FileRecord:
+        """Wait until everything is on the disk."""
         files.DISK.sync(self._file)
-        return os.fstat(self._file.fileno()).st_size
+        return files.FileRecord(self._path.name, self._size, self._digest.hexdigest())
 
     def close(self) -> None:
         self._file.close()
 
 
-class TimingFile:
+class MetricsFile(RowsFile):
+    """Rows that are byte for byte the same for the same seed."""
+
+    def __call__(self, event: Event) -> None:
+        values = row(event)
+        if values is not None:
+            self.write(values)
+
+
+class TimingFile(RowsFile):
     """Whatever depends on the clock, kept apart."""
 
     def __init__(self, path: Path, start_step: int = 0) -> None:
-        self._file = files.open_append(path)
+        super().__init__(path)
         self._start = time.perf_counter()
         self._start_step = start_step
 
@@ -77,12 +89,7 @@ class TimingFile:
             return
         seconds = time.perf_counter() - self._start
         speed = (event.step - self._start_step) / max(seconds, 1e-9)
-        values = {"step": event.step, "seconds": round(seconds, 3), "steps_per_second": round(speed, 1)}
-        self._file.write(json.dumps(values).encode() + b"\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
+        self.write({"step": event.step, "seconds": round(seconds, 3), "steps_per_second": round(speed, 1)})
 
 
 class TensorBoard:
@@ -169,11 +176,8 @@ class Recorder:
 
     def __init__(self, folder: RunFolder, tensorboard: bool = True, start_step: int = 0) -> None:
         self._stack = ExitStack()
-        self._metrics = MetricsFile(folder.metrics)
-        self._listeners: list[MetricsFile | TimingFile | TensorBoard] = [
-            self._metrics,
-            TimingFile(folder.timing, start_step),
-        ]
+        self._metrics, self._timing = MetricsFile(folder.metrics), TimingFile(folder.timing, start_step)
+        self._listeners: list[MetricsFile | TimingFile | TensorBoard] = [self._metrics, self._timing]
         if tensorboard:
             self._listeners.append(TensorBoard(folder.path, start_step))
         for listener in self._listeners:
@@ -183,9 +187,9 @@ class Recorder:
         for listener in self._listeners:
             listener(event)
 
-    def sync_metrics(self) -> int:
-        """Bring the metrics to the disk; returns their length in bytes."""
-        return self._metrics.sync()
+    def sync(self) -> tuple[files.FileRecord, files.FileRecord]:
+        """Bring the rows of metrics and timing to the disk; returns what each file should hold."""
+        return self._metrics.sync(), self._timing.sync()
 
     def __enter__(self) -> Recorder:
         return self

@@ -134,6 +134,7 @@ class _Saves:
         self._loop = loop
         self._announce = announce
         self._settings = to_json(folder.config())
+        self._versions = folder.recorded_versions()
         self._store = CheckpointStore(folder.path / "checkpoints")
         self._recorder: Recorder | None = None
         self.saved_step = 0
@@ -172,11 +173,15 @@ class _Saves:
         if place == self._saved_place:
             return
         reached("trainer:save")
+        metrics, timing = self._recorder.sync()
         tree = {
             "config": self._settings,
             "loop": state_of(self._loop),
             "environment": capture(self._loop.environment.env),
-            "metrics_bytes": self._recorder.sync_metrics(),
+            "metrics_bytes": metrics.size,
+            "metrics_sha256": metrics.sha256,
+            "timing": [timing.size, timing.sha256],
+            "versions": self._versions,
             "evaluated_at_end": evaluated_at_end,
             "memory_end_step": self._loop.memory.end_step,
             "episode_starts": self._loop.memory.starts(),
@@ -189,7 +194,7 @@ class _Saves:
         loaded = self._store.load(self._announce, drop_damaged)
         if loaded is None:
             self._announce("there is no checkpoint yet: the run starts from the beginning")
-            self._trim_metrics(0)
+            self._trim_metrics(0, None, drop_damaged)
             return False
         tree = loaded.tree
         try:
@@ -199,7 +204,8 @@ class _Saves:
             require_like(tree["loop"], state_of(self._loop), "loop")
             self._restore(loaded)
             evaluated_at_end = bool(tree["evaluated_at_end"])
-            metrics_bytes = int(tree["metrics_bytes"])
+            metrics_bytes, metrics_sha256 = int(tree["metrics_bytes"]), tree.get("metrics_sha256")
+            self._versions = tree.get("versions", self._versions)
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
                 if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged
                     self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
@@ -212,7 +218,7 @@ class _Saves:
             reason = f"{type(error).__name__}: {error}"
             raise UserError(f"invalid checkpoint in {self._folder.path}: {reason}") from error
         self.saved_step = loaded.step
-        self._trim_metrics(metrics_bytes)
+        self._trim_metrics(metrics_bytes, metrics_sha256, drop_damaged)
         if changed := self._folder.changed_software():
             words = f"the run began with other software ({', '.join(changed)})"
             self._announce(f"{words}: it continues, but may differ in the last bits from an uninterrupted run")
@@ -228,11 +234,17 @@ class _Saves:
             f"{loaded.lost}; {loaded.lost.reason}; the run continues, but not bit-for-bit as an uninterrupted one"
         )
 
-    def _trim_metrics(self, length: int) -> None:
+    def _trim_metrics(self, length: int, sha256: str | None, drop_damaged: bool) -> None:
         """Rows written after the checkpoint are written again: no gap, no duplicate."""
         path = self._folder.metrics
-        there = self._folder.metrics_bytes()
-        if not 0 <= length <= there:
-            raise UserError(f"{path} is shorter than its checkpoint recorded; the run cannot be resumed exactly")
-        if there > length:
+        found, digest = files.digest_of(path, length)
+        is_whole = found == length and sha256 in (None, digest.hexdigest())  # earlier versions recorded no hash
+        if not is_whole:
+            words = f"{path} was changed: its first {length} bytes are not those that the checkpoint recorded"
+            if not drop_damaged:
+                way = f"`ebu resume {self._folder.path} --drop-damaged` continues with the rows as they are"
+                raise UserError(f"{words}; the run cannot be resumed exactly; {way}")
+            self._announce(f"{words}; the run continues with the rows as they are")
+            length = self._folder.whole_rows(length)
+        if self._folder.metrics_bytes() > length:
             files.DISK.truncate(path, length)
