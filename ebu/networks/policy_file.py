@@ -23,7 +23,6 @@ from ebu.storage import seal
 from ebu.storage.files import MAX_POLICY, Damaged, read_file, write_atomically
 
 FORMAT = "ebu-policy-1"
-FIELDS = {"config", "observation", "actions", "stack"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ def save_policy(path: Path, policy: SavedPolicy) -> None:
     except OSError as error:
         raise RunFailure(f"cannot write {path}: {error.strerror}") from error
     except ValueError as error:  # a name that no file can have
-        raise RunFailure(f"cannot write {str(path)!a}: {error}") from error
+        reason = error if path.name else "it is the name of a folder; add the name of a file"
+        raise RunFailure(f"cannot write {str(path)!a}: {reason}") from error
 
 
 def load_policy(path: Path) -> SavedPolicy:
@@ -83,8 +83,8 @@ def load_policy(path: Path) -> SavedPolicy:
         header = json.loads(texts[FORMAT])
         if seal.KEY in header and not seal.is_intact(data, _header_end(data)):
             raise UserError(f"{path}: invalid policy file: checksum mismatch")
-        if header.keys() - {seal.KEY} != FIELDS:  # a damaged name of the checksum, say; files of old have none
-            raise ValueError(f"its header has other fields than {', '.join(sorted(FIELDS))}")
+        if header.keys() - {seal.KEY} != seal.FIELDS:  # a damaged name of the checksum, say; files of old have none
+            raise ValueError(f"its header has other fields than {', '.join(sorted(seal.FIELDS))}")
         config = from_json(json.dumps(header["config"]))
         check(config)
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["observation"].items()}

@@ -6,10 +6,12 @@ The digest is the last entry of a JSON object that lies, as a string, in the fil
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 
 KEY = "sha256"
 BLANK = "0" * 64
+FIELDS = {"config", "observation", "actions", "stack"}  # of a policy's header, beside the digest
 
 _ENTRY = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"\}')
 
@@ -21,15 +23,19 @@ def sealed(data: bytes, header_end: int) -> bytes:
     return data[: place[0]] + _digest(data, place).encode() + data[place[1] :]
 
 
-def is_sealed(data: bytes, header_end: int) -> bool:
-    """Whether the file holds a digest."""
-    return _place(data, header_end) is not None
-
-
 def is_intact(data: bytes, header_end: int) -> bool:
     """Whether the file holds a digest, and it is that of the file."""
     place = _place(data, header_end)
     return place is not None and data[place[0] : place[1]] == _digest(data, place).encode()
+
+
+def is_older(data: bytes, header_end: int) -> bool:
+    """Whether the file is a policy of an earlier version, which has no digest; one with a damaged name is none."""
+    try:
+        [text] = json.loads(data[8:header_end])["__metadata__"].values()
+        return bool(json.loads(text).keys() == FIELDS)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def _place(data: bytes, header_end: int) -> tuple[int, int] | None:

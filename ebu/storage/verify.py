@@ -115,9 +115,9 @@ def _problems_of_policy(folder: RunFolder) -> list[str]:
     end = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or end > len(data):
         return [f"{folder.policy}: invalid policy file: the header is longer than the file"]
-    if seal.is_sealed(data, end) and not seal.is_intact(data, end):
-        return [f"{folder.policy}: invalid policy file: checksum mismatch"]
-    return []
+    if seal.is_intact(data, end) or seal.is_older(data, end):
+        return []
+    return [f"{folder.policy}: invalid policy file: checksum mismatch"]
 
 
 def _problems_between(folder: RunFolder, settings: Config | None) -> list[str]:

@@ -120,3 +120,12 @@ def test_rows_that_are_missing_do_not_cost_the_run(run, continued):
     ebu.resume(run, drop_damaged=True, announce=lambda line: None)
     lines = metrics.read_bytes().splitlines()
     assert set(lines) < set(continued["metrics.jsonl"].splitlines()) and len(lines) >= 3
+
+
+def test_a_policy_whose_checksum_lost_its_name_is_not_taken_for_one_of_an_older_version(run):
+    policy = run / "policy.ebu"
+    content = policy.read_bytes()
+    begin = content.rindex(rb"\"sha256\"")
+    for place in range(begin, begin + 14):
+        policy.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        assert any("policy.ebu" in problem for problem in verify_run(RunFolder(run))), place
