@@ -64,7 +64,11 @@ class ProcessGroup:
         if self.rank == 0 and self._is_listened_to:
             with suppress(LostRank):
                 self.tell(["stop"])
+        # Before PyTorch 2.8, a group that is destroyed holds the interpreter's lock while it waits for its threads, and these
+        # may need it to let go of a tensor. A backend releases the lock first: kept until the group is gone, it is what waits.
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
         dist.destroy_process_group()
+        del backend
 
     def own_device(self, wanted: torch.device) -> torch.device:
         """This rank's device of the wanted kind."""
