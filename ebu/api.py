@@ -45,20 +45,27 @@ def resume(
     announce: Callable[[str], None] = print,
     trust_env: bool = False,
     drop_damaged: bool = False,
+    steps: int | None = None,
 ) -> Agent:
     """Continue a run folder exactly from its last checkpoint, to the end of its plan.
+
+    With ``steps`` a finished run is extended to so many steps in all. From there on its schedules (ε, the step size) are
+    those of a run of that length, as ``learn(…, reset_num_timesteps=False)`` plans them.
 
     ``trust_env`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged`` continues without
     those, no longer exactly, and announces what was lost.
     """
     folder = RunFolder.open(Path(run))
     listeners = as_listeners(callback)
-    if folder.is_finished and not folder.checkpoints.exists():
+    if steps is None and folder.is_finished and not folder.checkpoints.exists():
         raise UserError(f"{run} is a finished trial without checkpoints; load its policy with ebu.load")
     with RunLock(folder.path):
         config = folder.restore_config(announce)
+        if steps is not None:
+            config = folder.extended_config(steps)
         require_trust(config.environment.env, trust_env or env is not None, run)
         agent = Agent.from_config(config, env)
+        folder.extend(config)
         agent.train_in(
             folder,
             resume=True,

@@ -249,6 +249,11 @@ def from_json(text: str) -> Config:
     return override(Config(), **settings)
 
 
+def is_extension(now: Config, then: Config) -> bool:
+    """Whether settings are those of before, or those with more steps: the plan of a finished run may be extended."""
+    return now.steps >= then.steps and now == override(then, steps=now.steps)
+
+
 def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
     """("wall_density=0.5", "slip=0.1") → {"wall_density": 0.5, "slip": 0.1}; a value that is not JSON stays a string."""
     arguments: dict[str, Any] = {}

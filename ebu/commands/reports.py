@@ -79,7 +79,7 @@ def explain(arguments: list[str]) -> int:
 
 def reproduce(arguments: list[str]) -> int:
     from ebu.experiments.sweeps.store import Store
-    from ebu.experiments.sweeps.sweep import duration
+    from ebu.training.progress import duration
 
     args = parse(ReproduceArguments, arguments, "ebu reproduce")
     item = find_item(args.item)
@@ -139,7 +139,8 @@ def _analyse_finished(item: Item, args: ReproduceArguments, trials: list[Any], o
 def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:
     """How many trials there are, how many are left, and how long they will take."""
     from ebu.experiments.sweeps.local_engine import cores
-    from ebu.experiments.sweeps.sweep import Sweep, duration
+    from ebu.experiments.sweeps.sweep import Sweep
+    from ebu.training.progress import duration
 
     if not trials:
         return "nothing to train"

@@ -25,13 +25,16 @@ from ebu.storage.verify import is_unlisted, verify_run
 
 @dataclass(frozen=True)
 class ResumeArguments:
-    """Continue a run exactly from its last checkpoint."""
+    """Continue a run exactly from its last checkpoint; with --steps, extend a finished one."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
+    steps: int | None = None
+    """For a finished run: train on until this many steps in all, ε and learning rate as planned for so many."""
     tensorboard: bool = True
+    """Write TensorBoard events into the run folder."""
     quiet: bool = False
-    """No progress bar."""
+    """No progress."""
     trust_env: bool = False
     """Import the module of an environment that the folder names as module:id."""
     drop_damaged: bool = False
@@ -71,13 +74,16 @@ def resume(arguments: list[str]) -> int:
 def _resume(arguments: list[str], ranks: Ranks | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     folder = RunFolder.open(args.run)
-    if folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
+    if args.steps is None and folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
     with RunLock(folder.path):
         config = folder.restore_config(lambda text: print(text, file=sys.stderr))
+        if args.steps is not None:
+            config = folder.extended_config(args.steps)
         require_trust(config.environment.env, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
+        folder.extend(config)
         return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
 
 

@@ -119,7 +119,11 @@ def train_and_tell(
     folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool, drop_damaged: bool = False
 ) -> int:
     """Train to the end of the plan, or to a signal, and print what came of it; returns the exit code."""
+    from ebu.training.progress import ProgressLines
     from ebu.training.signals import termination_interrupts
+
+    def announce(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
 
     config = agent.config
     console = Console(stderr=True, highlight=False)
@@ -139,7 +143,8 @@ def train_and_tell(
             drop_damaged=drop_damaged,
             tensorboard=tensorboard,
             progress_bar=not quiet and sys.stderr.isatty(),
-            announce=lambda text: console.print(text, markup=False, soft_wrap=True),
+            listeners=[] if quiet or sys.stderr.isatty() else [ProgressLines(config.steps, announce)],
+            announce=announce,
         )
         if progress.finished:
             _print_summary(folder, agent, progress)

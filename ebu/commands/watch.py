@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -16,6 +18,7 @@ from rich.console import Console
 from ebu.agent import Agent
 from ebu.api import evaluate, load
 from ebu.commands.parsing import parse
+from ebu.commands.window import Window, WindowClosed
 from ebu.errors import UserError
 from ebu.storage.run_folder import RunFolder
 
@@ -37,10 +40,12 @@ class EvalArguments:
 
 @dataclass(frozen=True)
 class PlayArguments:
-    """Watch a trained run in the terminal, or record it."""
+    """Watch a trained run in the terminal or in a window, or record it."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder, or a policy file."""
+    render: Literal["text", "human"] = "text"
+    """text: in the terminal; human: in a window."""
     record: Path | None = None
     """Record a video: .mp4 or .gif."""
     episodes: int = 1
@@ -48,7 +53,7 @@ class PlayArguments:
     """Probability of a random action."""
     seed: int = 0
     fps: int = 0
-    """Frames per second of the video; 0 takes the environment's own."""
+    """Frames per second of the video or the window; 0 takes the environment's own."""
     max_steps: int = 10_000
     """Stop an episode after this many steps."""
     device: str = "auto"
@@ -88,24 +93,41 @@ def play_run(arguments: list[str]) -> int:
     if args.record is not None:
         require_film(args.record)
     agent = open_agent(args.run, args.device, args.trust_env)
-    mode = "rgb_array" if args.record else "ansi"
-    offered = agent.env.metadata.get("render_modes", [])
-    if mode not in offered:
-        way = "recorded" if args.record else "shown as text; use --record FILE.mp4"
-        raise UserError(f"{agent.config.environment.env} cannot be {way} (it offers {', '.join(offered) or 'nothing'})")
-    env = agent.make_env(render_mode=mode)
+    env = agent.make_env(render_mode=_mode(agent, args))
+    fps = args.fps or int(env.metadata.get("render_fps") or 15)
     frames: list[Any] = []
-    for episode in range(args.episodes):
-        shown, score = play_episode(agent, env, args, seed=args.seed + episode)
-        frames += shown
-        print(f"episode {episode + 1}: score {score:.6g} in {len(shown) - 1} steps")
-        if not args.record:
-            print(shown[-1])
-    if args.record is not None:
-        fps = args.fps or int(env.metadata.get("render_fps") or 15)
+    with ExitStack() as stack:
+        look: Callable[[Any], None] = _do_not_look
+        if args.render == "human":
+            window = stack.enter_context(closing(Window(agent.config.environment.env, fps)))
+            look = window.show
+            stack.enter_context(suppress(WindowClosed))
+        for episode in range(args.episodes):
+            shown, score = play_episode(agent, env, args, args.seed + episode, look)
+            if args.record is not None:
+                frames += shown
+            print(f"episode {episode + 1}: score {score:.6g} in {len(shown) - 1} steps")
+            if isinstance(shown[-1], str):
+                print(shown[-1])
+    if args.record is not None and frames:
         write_film(args.record, frames, fps)
         print(f"wrote {args.record}: {len(frames)} frames at {fps} per second")
     return 0
+
+
+def _do_not_look(picture: Any) -> None:
+    """For what is recorded, or printed when the episode is over."""
+
+
+def _mode(agent: Agent, args: PlayArguments) -> str:
+    """How the environment is to render; a way that it does not offer is refused."""
+    mode = "rgb_array" if args.record or args.render == "human" else "ansi"
+    offered = agent.env.metadata.get("render_modes", [])
+    if mode not in offered:
+        ways = "; use --render human or --record FILE.mp4" if "rgb_array" in offered else ""
+        way = "shown as text" + ways if mode == "ansi" else "recorded" if args.record else "shown in a window"
+        raise UserError(f"{agent.config.environment.env} cannot be {way} (it offers {', '.join(offered) or 'nothing'})")
+    return mode
 
 
 def require(args: EvalArguments | PlayArguments, **least: int) -> None:
@@ -117,12 +139,19 @@ def require(args: EvalArguments | PlayArguments, **least: int) -> None:
         raise UserError(f"--epsilon must be between 0 and 1, got {args.epsilon}")
 
 
-def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tuple[list[Any], float]:
-    """What the environment showed at each step of one episode, and its score."""
+def play_episode(
+    agent: Agent, env: Any, args: PlayArguments, seed: int, look: Callable[[Any], None]
+) -> tuple[list[Any], float]:
+    """What the environment showed at each step of one episode, and its score; ``look`` sees each as it happens."""
     from ebu.training.environment import Environment
     from ebu.training.evaluate import rollout
 
     shown: list[Any] = []
+
+    def watch() -> None:
+        shown.append(env.render())
+        look(shown[-1])
+
     steps = rollout(
         agent.policy,
         Environment(env),
@@ -130,7 +159,7 @@ def play_episode(agent: Agent, env: Any, args: PlayArguments, seed: int) -> tupl
         epsilon=args.epsilon,
         rng=np.random.default_rng(seed),
         stack=agent.interface.stack,
-        watch=lambda: shown.append(env.render()),
+        watch=watch,
     )
     score = sum(step.result.reward for step in islice(steps, args.max_steps))
     return shown, score

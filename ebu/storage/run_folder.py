@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ebu.config import Config, from_json, to_json
+from ebu.config import Config, check, from_json, override, to_json
 from ebu.errors import RunFailure, UserError
 from ebu.storage import files
 from ebu.storage.files import (
@@ -150,6 +150,29 @@ class RunFolder:
                 return True
         except Missing:
             return False
+
+    def extended_config(self, steps: int) -> Config:
+        """The settings of a finished run with a longer plan; refused where the run cannot be extended to it."""
+        config = self.config()
+        if not self.is_finished:
+            if steps == config.steps:  # asked for again after an interruption
+                return config
+            raise UserError(f"{self.path} has not finished its {config.steps:,} steps; `ebu resume {self.path}` continues it")
+        if not self.checkpoints.exists():
+            raise UserError(f"{self.path} is a finished trial without checkpoints; it cannot be extended")
+        if steps <= config.steps:
+            raise UserError(f"{self.path} has trained for {config.steps:,} steps; --steps must be more, got {steps:,}")
+        extended = override(config, steps=steps)
+        check(extended)
+        return extended
+
+    def extend(self, extended: Config) -> None:
+        """Make the longer plan that of the run, which is then one to be resumed. The caller holds the folder's lock."""
+        if extended == self.config():
+            return
+        files.DISK.unlink(self.summary)  # first: a run without a summary is one to be resumed, whatever its plan
+        files.DISK.sync_folder(self.path)
+        write_atomically(self.settings, to_json(extended))
 
     # ------------------------------------------------------------------ rows, and the end
 

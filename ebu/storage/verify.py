@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ebu.config import Config, from_json
+from ebu.config import Config, from_json, is_extension
 from ebu.errors import UserError
 from ebu.storage import finished, seal
 from ebu.storage.checkpoints import CheckpointStore
@@ -135,7 +135,7 @@ def _problems_between(folder: RunFolder, settings: Config | None) -> list[str]:
     except (UserError, KeyError, TypeError, ValueError, RecursionError):
         return [f"the checkpoint of step {loaded.step} is not that of a run"]
     problems = []
-    if its_settings != settings:
+    if settings is None or not is_extension(settings, its_settings):
         problems.append(f"{folder.settings} holds other settings than the checkpoint of step {loaded.step}")
     if tree.get("versions", folder.recorded_versions()) != folder.recorded_versions():
         problems.append(f"{folder.versions} holds other versions than the checkpoint of step {loaded.step}")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from ebu.config import from_json, to_json
+from ebu.config import from_json, is_extension, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.storage import files
 from ebu.storage.checkpoints import CheckpointStore, Loaded
@@ -40,6 +40,7 @@ class Trainer:
     ) -> None:
         self._loop = loop
         self._until = until
+        self._extended_to: int | None = None  # where the run goes on to when its old plan is done
         self._announce = announce
         self._saves = None if folder is None else _Saves(folder, loop, announce)
         self._evaluated_at_end = folder is None
@@ -52,6 +53,10 @@ class Trainer:
 
     @property
     def is_finished(self) -> bool:
+        return self._plan_is_done and self._extended_to is None
+
+    @property
+    def _plan_is_done(self) -> bool:
         return self._loop.step >= self._until and not self._loop.is_busy and self._evaluated_at_end
 
     def resume(self, drop_damaged: bool = False) -> None:
@@ -60,7 +65,9 @@ class Trainer:
         With ``drop_damaged``, back to one that has lost episodes, if there is no other.
         """
         assert self._saves is not None, "only a run with a folder can be resumed"
-        self._evaluated_at_end = self._saves.load(drop_damaged)
+        self._evaluated_at_end, planned = self._saves.load(drop_damaged)
+        if planned < self._until:  # extended since; what is left of the old plan comes first
+            self._until, self._extended_to = planned, self._until
 
     def run(self, listeners: Sequence[Listener] = (), tensorboard: bool = True) -> bool:
         """Train until the plan is done (True), or a signal or a listener asks to stop (False).
@@ -104,7 +111,18 @@ class Trainer:
             if (not every or self._until % every) and self._loop.evaluation_environment is not None:
                 self._loop.request_evaluation()
             self._evaluated_at_end = True
+        if self._plan_is_done and self._extended_to is not None:
+            self._extend(self._extended_to)
         return self.is_finished
+
+    def _extend(self, until: int) -> None:
+        """Go on beyond the plan that is done, with the schedules of a plan that leads there."""
+        assert self._saves is not None
+        start = self._loop.plan_start
+        self._loop.plan(until - start, start)
+        self._until, self._extended_to, self._evaluated_at_end = until, None, False
+        self._saves.extend()
+        self._save()
 
     def _interrupt(self) -> None:
         self.interrupted = self._asked_to_stop = True
@@ -133,7 +151,8 @@ class _Saves:
         self._folder = folder
         self._loop = loop
         self._announce = announce
-        self._settings = to_json(folder.config())
+        self._config = folder.config()
+        self._settings = to_json(self._config)  # those of the plan being followed
         self._versions = folder.recorded_versions()
         self._store = CheckpointStore(folder.path / "checkpoints")
         self._recorder: Recorder | None = None
@@ -189,20 +208,26 @@ class _Saves:
         self._store.save(self._loop.step, tree, self._loop.memory)
         self.saved_step, self.saved_time, self._saved_place = self._loop.step, time.monotonic(), place
 
-    def load(self, drop_damaged: bool = False) -> bool:
-        """Restores the loop and its environment; returns whether the final evaluation had been made."""
+    def extend(self) -> None:
+        """From here on, checkpoints belong to the longer plan."""
+        self._settings = to_json(self._config)
+
+    def load(self, drop_damaged: bool = False) -> tuple[bool, int]:
+        """Restores the loop and its environment; returns whether the final evaluation had been made, and the steps planned."""
         loaded = self._store.load(self._announce, drop_damaged)
         if loaded is None:
             self._announce("there is no checkpoint yet: the run starts from the beginning")
             self._trim_metrics(0, None, drop_damaged)
-            return False
+            return False, self._config.steps
         tree = loaded.tree
         try:
-            if to_json(from_json(tree["config"])) != self._settings:  # settings that are new since have their defaults
+            saved = from_json(tree["config"])  # settings that are new since have their defaults
+            if not is_extension(self._config, saved):
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
             tree["loop"].setdefault("plan_start", 0)  # not in checkpoints of 0.1
             require_like(tree["loop"], state_of(self._loop), "loop")
             self._restore(loaded)
+            self._settings = to_json(saved)
             evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes, metrics_sha256 = int(tree["metrics_bytes"]), tree.get("metrics_sha256")
             self._versions = tree.get("versions", self._versions)
@@ -223,7 +248,7 @@ class _Saves:
             words = f"the run began with other software ({', '.join(changed)})"
             self._announce(f"{words}: it continues, but may differ in the last bits from an uninterrupted run")
         self._announce(f"resumed at step {loaded.step:,}")
-        return evaluated_at_end
+        return evaluated_at_end, saved.steps
 
     def _restore(self, loaded: Loaded) -> None:
         if loaded.lost is None:

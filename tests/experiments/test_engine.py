@@ -22,10 +22,11 @@ from ebu.experiments.sweeps import sweep as sweep_module
 from ebu.experiments.sweeps.adoption import adopt_finished
 from ebu.experiments.sweeps.engine import make_engine, run_trials
 from ebu.experiments.sweeps.local_engine import LocalEngine
-from ebu.experiments.sweeps.sweep import Job, Sweep, duration, look
+from ebu.experiments.sweeps.sweep import Job, Sweep, look
 from ebu.experiments.sweeps.trials import trial
 from ebu.report.rows import read_run
 from ebu.storage.run_folder import RunFolder
+from ebu.training.progress import duration
 from tests.experiments.sweeps import (
     TINY,
     is_free,

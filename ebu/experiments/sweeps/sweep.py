@@ -21,6 +21,7 @@ from rich.table import Table
 from ebu.experiments.sweeps.trials import Trial
 from ebu.storage.files import Damaged, open_file
 from ebu.storage.finished import is_finished
+from ebu.training.progress import duration
 from ebu.training.signals import handling
 
 State = Literal["waiting", "running", "finished", "failed", "stopped"]
@@ -234,18 +235,3 @@ class Sweep:
 
 def _elapsed(job: Job) -> float:
     return time.monotonic() - job.started if job.state == "running" else job.seconds
-
-
-def duration(seconds: float) -> str:
-    """As one says it: 40 s, 12 min, 3 h 10 min, 28 h, 2 d 5 h, 40 d."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    if minutes < 600:
-        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
-    hours = round(seconds / 3600)
-    if hours < 48:
-        return f"{hours} h"
-    return f"{hours // 24} d {hours % 24} h" if hours < 240 else f"{round(hours / 24):,} d"
