@@ -102,7 +102,7 @@ def rescue(
         policy = _policy_in(loaded.tree["loop"], config, env)
     except UserError:
         raise
-    except Exception as error:  # of any kind: whoever wrote the file may have meant any of them
+    except Exception as error:  # of any kind: a hostile file can cause any of them
         raise UserError(f"invalid checkpoint in {run}: {type(error).__name__}: {error}") from error
     save_policy(Path(out), policy)
     return loaded.step

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("ebu: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough (`ebu list | head`): nobody is left to be told
+    except BrokenPipeError:  # the reader has closed the pipe (`ebu list | head`): there is nothing left to write to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
         return FAILURE
     except MemoryError:

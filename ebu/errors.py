@@ -1,4 +1,4 @@
-"""What is told to a user: a line that says what is wrong and what to do."""
+"""Errors that are shown to the user: one line that says what is wrong and what to do."""
 
 LONGEST_LINE = 800
 
@@ -21,7 +21,7 @@ class Interrupted(Exception):
 
 
 class RunFailure(_OneLine):
-    """A run that could not go on (a NaN reward, a full disk); one line, exit code 1."""
+    """A run that could not continue (a NaN reward, a full disk); one line, exit code 1."""
 
 
 class EnvironmentFailure(RunFailure):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ebu.errors import EnvironmentFailure, Interrupted
 
 if TYPE_CHECKING:
     import torch
@@ -43,3 +47,14 @@ def torch_generator(generator: np.random.Generator) -> torch.Generator:
     import torch
 
     return torch.Generator("cpu").manual_seed(draw_seed(generator))
+
+
+@contextmanager
+def unchanged_if_interrupted(rng: np.random.Generator) -> Iterator[None]:
+    """Work that is abandoned gives its random numbers back, so that doing it again gives the same result."""
+    before = rng.bit_generator.state
+    try:
+        yield
+    except (Interrupted, EnvironmentFailure):
+        rng.bit_generator.state = before
+        raise

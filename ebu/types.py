@@ -78,7 +78,7 @@ class Targets:
     """What a target rule hands to the backlog for the N steps of a span and K learners."""
 
     values: torch.Tensor  # [K, N]
-    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)  # [K, N] each: what the method's correction wants
+    columns: Mapping[str, torch.Tensor] = field(default_factory=dict)  # [K, N] each: what the method's correction needs
 
 
 @dataclass(frozen=True)

@@ -328,7 +328,7 @@ def test_a_folder_that_holds_a_run_is_refused(cartpole, capsys):
     before = {path: path.read_bytes() for path in cartpole.rglob("*") if path.is_file()}
     assert ebu_(CARTPOLE, "--run", cartpole) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"already holds a run; go on with it by `ebu resume {cartpole}`" in line
+    assert f"already holds a run; continue it with `ebu resume {cartpole}`" in line
     assert {path: path.read_bytes() for path in cartpole.rglob("*") if path.is_file()} == before
 
 

@@ -42,7 +42,7 @@ LEANS_ON: dict[str, set[str]] = {}
 ONLY = {
     "ebu.errors": set(),
     "ebu.types": set(),
-    "ebu.seeding": set(),
+    "ebu.seeding": {"ebu.errors"},
     "ebu.config": {"ebu.errors"},
     "ebu.targets": {"ebu.types"},
     "ebu.memory": {"ebu.types"},

@@ -91,7 +91,7 @@ def reproduce(arguments: list[str]) -> int:
     if item.run is None:
         rows = _train_and_analyse(item, args, out)
     elif args.partial:
-        raise UserError(f"{item.name} trains nothing, so there is no part of it; leave out --partial")
+        raise UserError(f"{item.name} trains nothing, so --partial does not apply; leave it out")
     else:
         print(f"{item.name}, budget {args.budget}: about {duration(item.seconds[args.budget])}", flush=True)
         rows = item.run(args.budget, out, args.seed)

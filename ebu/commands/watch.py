@@ -182,7 +182,7 @@ def write_film(path: Path, frames: list[Any], fps: int) -> None:
     if path.suffix == ".gif":
         imageio.imwrite(path, pictures, duration=1000 / fps, loop=0)
         return
-    # Encoders want even sides; one row or column of padding is invisible.
+    # Encoders require even sides; one row or column of padding is invisible.
     pad = [(0, 0), (0, pictures.shape[1] % 2), (0, pictures.shape[2] % 2), (0, 0)]
     imageio.imwrite(path, np.pad(pictures, pad, mode="edge"), fps=fps, codec="libx264", macro_block_size=1)
 

@@ -89,7 +89,7 @@ class ProcessGroup:
             if isinstance(argument, Tensor):
                 self.broadcast(argument.contiguous())
         yield
-        self._is_listened_to = True  # not after an exception: somebody may still wait for a tensor
+        self._is_listened_to = True  # not after an exception: a rank may still wait for a tensor
 
     def listen(self) -> tuple[str, list[Any]]:
         """The call that rank 0 announces next."""

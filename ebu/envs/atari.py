@@ -1,7 +1,7 @@
 """Atari 2600 games on the Arcade Learning Environment, by the protocol of Nature DQN as the paper uses it.
 
 A game and an episode are two things. In training a lost life ends the episode (``terminated``) but not the game: the
-next ``reset`` goes on where the emulator stands, and its first observation is the screen the last episode ended with.
+next ``reset`` continues from the emulator's state, and its first observation is the screen the last episode ended with.
 After game over, after a truncation (a game that got stuck must not fill the memory), or when called in mid-episode,
 ``reset`` starts a new game; ``reset(options={"new_game": True})`` does so always.
 
@@ -44,7 +44,7 @@ class AtariSettings:
     noop_max: int = 30
     """… to this."""
     noops_after_life_loss: int = 0
-    """Frames without action at the start of an episode that goes on after a lost life."""
+    """Frames without action at the start of an episode that continues after a lost life."""
     life_loss_ends_episode: bool = True
     """True to train, False to play whole games."""
     sticky: float = 0.0
@@ -196,7 +196,7 @@ class Atari(gymnasium.Env[Bytes, Any]):
     # ------------------------------------------------------------------ exact resume
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything that ``restore`` needs to go on with identical frames, also in another process."""
+        """Everything that ``restore`` needs to continue with identical frames, also in another process."""
         if self._observation is None:
             raise UserError("there is nothing to save before the first reset")
         return {

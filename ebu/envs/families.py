@@ -221,7 +221,7 @@ _SMALL_NETWORK_QUICK: Settings = {
     "double_q": True,  # without it values grow beyond what can be earned, and the policy with them
     "exploration_final_eps": 0.1,
     "priority_lr_scale": 1.0,  # a quarter of a step size that shrinks to 0 anyway learns too little
-    # An episode lasts up to 500 steps: the sum of scores would favour whoever played once more.
+    # An episode lasts up to 500 steps: the sum of scores would favour the learner that played one episode more.
     "sync_interval": 10_000,
     "sync_score": "mean",
     "eval_every": 2_000,

@@ -68,7 +68,7 @@ def make_environment(
 
 
 def require_trust(name: str, trusted: bool, file: object) -> None:
-    """Refuse to import a module because a file names it: whoever wrote the file would run code here.
+    """Refuse to import a module because a file names it: the author of the file could run code here.
 
     ``module:id`` on the user's own command line is another matter, and so is a module that is imported already.
     """

@@ -1,4 +1,4 @@
-"""Where the walls of a maze stand and how far every cell is from the goal. Pure functions of their arguments."""
+"""Where the walls of a maze are and how far every cell is from the goal. Pure functions of their arguments."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ebu.envs.maze_layout import MOVES, UNREACHABLE, Maze, Position
 Values = Mapping[Position, Sequence[float]]  # Q-values of the four actions, by cell
 Colour = tuple[int, int, int]
 
-WIDTH, HEIGHT = 544, 592  # multiples of 16, which video encoders want
+WIDTH, HEIGHT = 544, 592  # multiples of 16, which video encoders require
 BOARD_PIXELS = 480
 LABEL_PIXELS = 44  # margin that shows the coordinates as the digits the agent sees
 SMOOTH = 2  # everything is drawn this much larger and scaled down, PIL's shapes having jagged edges

@@ -173,7 +173,7 @@ class MNISTMaze(gym.Env[Observation, Action]):
             raise UserError("the snapshot was taken with more digits: make the environment with the same digits folder")
         row, column = map(int, snapshot["position"])
         if not self.maze.free((row, column)):
-            raise UserError(f"the snapshot stands at {(row, column)}, which is not a free cell of this maze")
+            raise UserError(f"invalid snapshot: {(row, column)} is not a free cell of this maze")
         self.np_random.bit_generator.state = snapshot["random"]
         size = self.maze.size
         self._path = [int(row) * size + int(column) for row, column in snapshot["path"]]
@@ -194,7 +194,7 @@ class MNISTMaze(gym.Env[Observation, Action]):
         return self._images(*self._shown)
 
     def _images(self, row_image: int, column_image: int) -> Observation:
-        observation = np.empty((2, SIDE, SIDE), np.uint8)  # new each time: whoever receives it may keep it
+        observation = np.empty((2, SIDE, SIDE), np.uint8)  # new each time: the caller may keep it
         observation[0] = self._digits.images[row_image]
         observation[1] = self._digits.images[column_image]
         return observation

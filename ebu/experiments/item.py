@@ -46,14 +46,14 @@ class Item:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*", self.name):
-            raise UserError(f"invalid name of an item: {self.name!r}; files are called so, use letters, digits and dashes")
+            raise UserError(f"invalid name of an item: {self.name!r}; it becomes a file name: use letters, digits and dashes")
         if missing := [budget for budget in BUDGETS if budget not in self.settings]:
             raise UserError(f"item {self.name} has no settings for the budget {', '.join(missing)}")
         trained = self.trials is not None and self.analyse is not None
         if (self.run is None) != trained or (self.trials is None) != (self.analyse is None):
             raise UserError(f"item {self.name} needs either run, or trials and analyse")
         if self.run is not None and (missing := [budget for budget in BUDGETS if budget not in self.seconds]):
-            raise UserError(f"item {self.name} does not say how many seconds the budget {', '.join(missing)} takes")
+            raise UserError(f"item {self.name} has no seconds for the budget {', '.join(missing)}")
 
     @classmethod
     def of(cls, module: str, text: str | None, alt: str, settings: Mapping[str, Any], **others: Any) -> Item:

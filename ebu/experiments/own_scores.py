@@ -52,7 +52,7 @@ class Column:
 
     @property
     def published(self) -> str | None:
-        """The paper's column to stand beside."""
+        """The paper's column to compare with."""
         if self.method == atari.ADAPTIVE and self.steps >= atari.STEPS_20M:
             return "adaptive_ebu_20M"
         return atari.PUBLISHED.get(self.method)
@@ -98,7 +98,7 @@ def method_of(run: Run) -> str:
 
 
 def note(folders: Sequence[Path], ours: Sequence[Column]) -> str:
-    """What stands behind our columns."""
+    """Which runs our columns come from."""
     if not ours:
         return (
             "The published columns are the paper's raw scores; nothing was trained for this page. The budgets laptop and full "

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by every kind of colour vision.
+# Okabe and Ito's colours, which can be distinguished with every kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 INK, GREY = "#333333", "#8A8A8A"
 SEQUENCE = ("#9ECAE1", "#4292C6", "#2171B5", "#08306B")  # one quantity growing, light to dark

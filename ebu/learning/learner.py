@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Update:
-    """What one gradient step saw; tensors stay on the device until somebody reads them."""
+    """What one gradient step saw; tensors stay on the device until they are read."""
 
     loss: Tensor  # [K, B], each entry's share of the loss
     values: Tensor  # [K, B] Q(s, a) before the step

@@ -52,7 +52,7 @@ class Policy:
         self._knows_probability = knows_probability
 
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
-        """An action and the probability μ with which it was chosen (1 where nobody asks for it).
+        """An action and the probability μ with which it was chosen (1 where it is not needed).
 
         A random action costs no forward pass, unless its probability has to be known.
         """

@@ -1,8 +1,8 @@
 """Rank-based prioritised replay: Schaul, Quan, Antonoglou and Silver (2016), section 3.3 and appendix B.2.
 
 A step is replayed with probability P(i) ∝ rank(i)^−α, its rank being its place when all steps are ordered by the size
-of their last temporal-difference error. Keeping a million steps ordered is dear; a binary heap is nearly ordered and an
-update of it costs O(log n), so the place in the heap stands for the rank, and now and then the heap is sorted.
+of their last temporal-difference error. Keeping a million steps ordered is expensive; a binary heap is nearly ordered and an
+update of it costs O(log n), so the position in the heap approximates the rank, and at intervals the heap is sorted.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Ring:
     """Rows ``first … end − 1`` of one dtype and shape; room doubles when needed, so that a row costs O(1)."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, room: int = SMALLEST_ROOM) -> None:
-        self._rows = np.zeros((room, *shape), dtype)  # room is a power of two: row r lives in slot r & (room − 1)
+        self._rows = np.zeros((room, *shape), dtype)  # room is a power of two: row r is in slot r & (room − 1)
         self.first = 0
         self.end = 0
 

@@ -93,7 +93,7 @@ class EnsembleImages(Ensemble):
         return turned.to(self.parameters.dtype)
 
     def _kernels(self, learner: int, images: Tensor) -> Kernels:
-        """Of each convolution, as these images want them; made anew when the weights have changed."""
+        """Of each convolution, as these images need them; computed again when the weights have changed."""
         version, kernels = self._prepared.get((learner, images.shape[1]), (-1, None))
         if kernels is None or version != self.parameters._version:
             version, kernels = self.parameters._version, self._prepare(learner, images)
@@ -195,7 +195,7 @@ class EnsembleImages(Ensemble):
                 [len(kernels[layer])],
                 strides[layer],
                 *([0, 0], [1, 1], False, [0, 0], 1),  # padding, dilation, not transposed, output padding, groups
-                [layer > 0, True, True],  # nobody asks for the slope at the images
+                [layer > 0, True, True],  # the slope at the images is not needed
             )
             if not layer:
                 kernel_gradient = _kernel_of_squares(kernel_gradient, gradients[0][0].shape) * self._scale

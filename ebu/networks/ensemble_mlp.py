@@ -177,5 +177,5 @@ def is_linear_chain(layers: Sequence[nn.Module]) -> bool:
 
 
 def layers_without_weights(skeleton: nn.Sequential) -> int:
-    """How many layers stand before the first one with parameters."""
+    """How many layers come before the first one with parameters."""
     return next((i for i, layer in enumerate(skeleton) if any(True for _ in layer.parameters())), len(skeleton))

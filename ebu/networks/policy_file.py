@@ -83,7 +83,7 @@ def load_policy(path: Path) -> SavedPolicy:
         header = json.loads(texts[FORMAT])
         if seal.KEY in header and not seal.is_intact(data, _header_end(data)):
             raise UserError(f"{path}: invalid policy file: checksum mismatch")
-        if header.keys() - {seal.KEY} != seal.FIELDS:  # a damaged name of the checksum, say; files of old have none
+        if header.keys() - {seal.KEY} != seal.FIELDS:  # for example a damaged name of the checksum; older files have none
             raise ValueError(f"its header has other fields than {', '.join(sorted(seal.FIELDS))}")
         config = from_json(json.dumps(header["config"]))
         check(config)

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: whole or not there, checked byte for byte when read, cheap to write again.
+"""Checkpoints on disk: atomic, checked byte for byte when read, incremental.
 
     checkpoints/
         generation-00000007/      manifest.json · state.json · tensors.safetensors · blocks.bin
@@ -56,7 +56,7 @@ class Loaded:
     step: int
     tree: Any
     episodes: Iterable[tuple[int, bytes]]  # read from the disk as they are used; use them up before the next save
-    lost: Lost | None = None  # episodes that the tree knows of and that are left out
+    lost: Lost | None = None  # episodes that are damaged and left out
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class CheckpointStore:
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         if keep < 2:
-            raise ValueError(f"at least two checkpoints are kept, not {keep}: the one before must outlive a bad one")
+            raise ValueError(f"at least two checkpoints must be kept, got {keep}: the newest may be damaged")
         self.folder = folder
         self.keep = keep
         self._last: Manifest | None = None  # what was loaded or saved last; its segments are used again
@@ -101,7 +101,7 @@ class CheckpointStore:
         try:
             manifest, size = self._write(final, generation, step, contents, episodes)
         except BaseException as error:
-            if not final.exists():  # else it is complete, and only the disk's word for it is missing
+            if not final.exists():  # else it is complete, and only its sync is missing
                 with suppress(OSError, UserError):
                     self.clean()
             if isinstance(error, OSError):
@@ -182,7 +182,7 @@ class CheckpointStore:
             for generation in set(self._generations()) - set(good[-self.keep :]):
                 path = self._path(generation)
                 files.DISK.rename(path, path.with_name(f"{path.name}.part"))  # gone at once, or not at all
-            files.DISK.sync_folder(self.folder)  # before its files go, so that it cannot come back without them
+            files.DISK.sync_folder(self.folder)  # before its files are removed, so that it cannot reappear without them
             reached("checkpoint:pruning")
             self.clean()
         reached("checkpoint:end")
@@ -279,7 +279,7 @@ class CheckpointStore:
         return kept, Lost(numbers, next(iter(reasons.values()), ""))
 
     def problems(self) -> list[str]:
-        """What is wrong with any of the checkpoints, a line each; a run may go on writing meanwhile."""
+        """What is wrong with any of the checkpoints, a line each; a run may be writing meanwhile."""
         checked: set[FileRecord] = set()
         found: list[str] = []
         for generation in sorted(self._generations()):

@@ -1,7 +1,7 @@
 """A nested state ↔ flat safe files: a JSON skeleton, one safetensors file, blocks of bytes. No pickle.
 
 A state is what ``state_dict`` returns: dicts with text keys, lists and tuples of None, bool, int, float, str, bytes,
-numpy arrays and scalars, and tensors. It comes back equal in type, shape and bits; tensors come back on the CPU.
+numpy arrays and scalars, and tensors. It is restored equal in type, shape and bits; tensors are on the CPU.
 
 Files are not trusted: declared sizes are checked before allocating.
 """
@@ -35,7 +35,7 @@ HEADER_ALIGNMENT = 64
 
 
 def flatten(tree: Any) -> tuple[Any, Tensors, dict[str, bytes]]:
-    """A skeleton for JSON, in which {"$": kind, …} stands for what JSON lacks; and the tensors and bytes it names."""
+    """A skeleton for JSON, in which {"$": kind, …} represents what JSON lacks; and the tensors and bytes it names."""
     tensors: Tensors = {}
     blocks: dict[str, bytes] = {}
 
@@ -121,7 +121,7 @@ def require_like(loaded: Any, template: Any, path: str = "") -> None:
 
     Keys, types (int and float are one), dtypes and the shapes of tensors are the same. What grows while a run lasts
     may differ in length: the first axis of a numpy array, and lists, whose further items are like the last one.
-    A None in the template stands for anything.
+    A None in the template matches anything.
     """
     where = f"the checkpoint is of another run: {path or 'the state'}"
     if template is None:

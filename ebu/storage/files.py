@@ -38,7 +38,7 @@ class Missing(Damaged):
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a manifest knows of a file."""
+    """A file as a manifest lists it."""
 
     name: str
     size: int
@@ -149,7 +149,7 @@ def write_atomically(path: Path, content: str | bytes | Iterable[bytes]) -> File
 
 
 def aside_of(path: Path) -> Path:
-    """A name in the same folder that nobody else uses; ``is_aside`` knows it again."""
+    """A temporary name in the same folder that no other process uses; ``is_aside`` recognises it."""
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(ASIDE_HEX // 2)}.part")
 
 
@@ -163,7 +163,7 @@ def make_folders(path: Path) -> None:
     if path.is_dir():
         return
     make_folders(path.parent)
-    with suppress(FileExistsError):  # of two that make it at once, one comes second
+    with suppress(FileExistsError):  # another process may create it at the same time
         DISK.make_folder(path)
     if not path.is_dir():
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -331,7 +331,7 @@ def _open_regular(name: Any, flags: int) -> int:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EMLINK):
             raise Damaged(f"{os.path.basename(name)} is a link, which is not followed") from error
-        if error.errno == errno.ENXIO:  # a pipe nobody reads, a socket
+        if error.errno == errno.ENXIO:  # a pipe without a reader, a socket
             raise Damaged(f"{os.path.basename(name)} is not a regular file") from error
         raise
     if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -73,7 +73,7 @@ def drop_checkpoints(folder: Path) -> None:
     with suppress(OSError):
         if checkpoints.is_dir() and not checkpoints.is_symlink():
             files.DISK.rename(checkpoints, files.aside_of(checkpoints))  # gone at once, or not at all
-            files.DISK.sync_folder(folder)  # before its files go, so that it cannot come back without them
+            files.DISK.sync_folder(folder)  # before its files are removed, so that it cannot reappear without them
         for path in sorted(folder.iterdir()):
             if path.name.startswith(f".{CHECKPOINTS}.") and files.is_aside(path.name):
                 files.remove(path)

@@ -48,7 +48,7 @@ class Held(UserError):
 
 
 class RunLock:
-    """``with RunLock(folder):`` – whoever else tries meanwhile gets a Held that says who is in the way.
+    """``with RunLock(folder):`` – any other process that tries meanwhile gets a Held, which names the holder.
 
     The file stays when the lock is gone: removing it would let a third process lock a file that a fourth cannot see.
     """

@@ -71,7 +71,7 @@ class RunFolder:
             _require_no_run(path)
             make_folders(path)
             with RunLock(path):
-                _require_no_run(path)  # of two that want the folder at once, one comes second
+                _require_no_run(path)  # of two processes that create it at once, one is second
                 write_atomically(path / "versions.json", _render(software_versions(packages)))
                 write_atomically(path / "config.json", to_json(config))  # last: with it, the folder holds a run
         except (OSError, ValueError) as error:  # a name may be impossible, too
@@ -83,7 +83,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """An existing run; one that has lost its settings still has its checkpoints."""
         is_run = os.path.lexists(path / "config.json") or os.path.isdir(path / "checkpoints")
-        if not is_run:  # neither of which minds names that no file can have
+        if not is_run:  # both accept names that no file can have
             raise UserError(f"{path} is not a run folder (no config.json in it); `ebu train --run {path}` makes one")
         return cls(path)
 
@@ -123,7 +123,7 @@ class RunFolder:
             return from_json(read_text(self.settings, MAX_JSON_FILE))
         except Missing as error:
             raise Lost(f"{self.settings} is missing") from error
-        except Damaged as error:  # of another kind than a file of ours can be after a power cut, or not a text
+        except Damaged as error:  # not what a power cut leaves of it, or not a text
             if isinstance(error.__cause__, UnicodeDecodeError):
                 raise Lost(f"{self.settings} is damaged ({error})") from error
             raise UserError(f"{self.settings} cannot be read: {error}") from error
@@ -185,7 +185,7 @@ class RunFolder:
         except (Damaged, OSError, ValueError, RecursionError) as error:
             raise UserError(f"{self.metrics} cannot be read: {error}") from error
         if not all(map(_is_row, rows)):
-            raise UserError(f"{self.metrics} holds lines that are no rows of metrics; `ebu verify {self.path}` lists them")
+            raise UserError(f"{self.metrics} has lines that are not rows of metrics; `ebu verify {self.path}` lists them")
         return rows
 
     def metrics_bytes(self) -> int:
@@ -276,7 +276,7 @@ def _is_row(row: Any) -> bool:
 
 def _require_no_run(path: Path) -> None:
     if os.path.lexists(path / "config.json"):
-        raise UserError(f"{path} already holds a run; go on with it by `ebu resume {path}`, or choose another --run")
+        raise UserError(f"{path} already holds a run; continue it with `ebu resume {path}`, or choose another --run")
 
 
 def software_versions(packages: Iterable[str] = ()) -> dict[str, str]:

@@ -38,7 +38,7 @@ def retrace(
 ) -> Tensor:
     """Targets y[..., T] of Retrace(λ): Munos et al. (2016), "Safe and efficient off-policy reinforcement learning".
 
-    γ stands before the carried term and λ enters once, through c; the EBU paper's appendix prints it without γ and
+    γ multiplies the carried term and λ enters once, through c; the EBU paper's appendix prints it without γ and
     with λ twice.
 
     Args:

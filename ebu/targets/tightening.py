@@ -72,7 +72,7 @@ def tightening(
 def combine(values: Tensor, lower: Tensor, upper: Tensor, q: Tensor, bound_weight: float, margin: float = MARGIN) -> Tensor:
     """The target of a regression, given the online values ``q`` of the same shape: (1 − w) y + w · (violated bound).
 
-    Where both bounds are violated their mean stands for them, where none is, the target is y. The authors' code runs
+    Where both bounds are violated their mean is used; where none is, the target is y. The authors' code runs
     w = 0.2; their paper's penalty λ = 4 is w = λ / (1 + λ) = 0.8.
     """
     too_low, too_high = q < lower - margin, q > upper + margin

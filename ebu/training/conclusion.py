@@ -48,7 +48,7 @@ def conclude(folder: RunFolder, agent: TrainedAgent) -> None:
 def greedy_maze(agent: TrainedAgent, seed: int = 0) -> MNISTMaze | None:
     """The agent's maze after one greedy episode, with the learned values of every cell where it sees one frame at a time.
 
-    None where the agent lives in another environment.
+    None where the agent was trained in another environment.
     """
     if not isinstance(agent.env.unwrapped, MNISTMaze):
         return None

@@ -45,7 +45,7 @@ def bring_back(env: gymnasium.Env[Any, Any], snapshot: dict[str, Any] | None, ep
     """Restore the environment's state; False where that is not exact and the open episode must be dropped."""
     core = _core(env)
     if core is not None and snapshot is not None:
-        env.reset(seed=episode.seed if episode is not None else 0)  # wrappers want a reset before the first step
+        env.reset(seed=episode.seed if episode is not None else 0)  # wrappers need a reset before the first step
         core.restore(snapshot)
         if episode is not None:
             _set_elapsed_steps(env, len(episode.actions))

@@ -1,6 +1,6 @@
 """How much RAM networks, minibatches and the replay memory will take, told or refused before a run starts.
 
-A process that the system ends for want of memory cannot say why.
+A process that the system kills when memory runs out cannot say why.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ExpectedMemory:
     uncompressed: int  # a state and its successor for each step, as a plain replay buffer keeps them
 
     def words(self) -> str:
-        """One line for whoever starts the run."""
+        """One line for the user who starts the run."""
         if self.low == self.high:
             return f"memory: up to {self.steps:,} steps in {_size(self.high)}"
         least, most = COMPRESSION

@@ -1,23 +1,20 @@
 """The whole chain in one file:
 
-environment → actor → Episode → memory → sampler → Span → target rule → Targets → backlog → learner → evaluation → events
+environment → policy → Episode → memory → sampler → Span → target rule → Targets → backlog → learner → evaluation → events
 
-Everything the loop knows lives in fields, so that ``loop_state.py`` can save it between any two steps.
+The whole state of the loop is in fields, so that ``loop_state.py`` can save it between any two steps.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
 from ebu.config import Config
-from ebu.errors import EnvironmentFailure, Interrupted, RunFailure
+from ebu.errors import Interrupted
 from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
 from ebu.learning.policy import FrameStack, Policy
@@ -26,7 +23,7 @@ from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.learning.span_values import SpanValues
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
-from ebu.seeding import Streams, draw_seed, torch_generator
+from ebu.seeding import Streams, draw_seed, torch_generator, unchanged_if_interrupted
 from ebu.storage.faults import reached
 from ebu.training.environment import Environment, Interface, Step, game_score, relative_length
 from ebu.training.evaluate import evaluate
@@ -119,7 +116,7 @@ class TrainingLoop:
     def advance(self) -> Iterator[Event]:
         """One agent step and everything that is due after it, or what is still due after an interruption.
 
-        What is due is noted before it is done and crossed out after, so that a run interrupted in a long computation
+        What is due is recorded before it is done and removed after, so that a run interrupted in a long computation
         continues with it.
         """
         if not self.due:
@@ -154,7 +151,7 @@ class TrainingLoop:
             due.append("evaluate")
         return due
 
-    # ------------------------------------------------------------------ environment → actor → Episode → memory
+    # ------------------------------------------------------------------ environment → policy → Episode → memory
 
     def _play(self) -> list[Event]:
         when = f"at step {self.step + 1}"
@@ -260,25 +257,12 @@ class TrainingLoop:
             "memory_steps": self.memory.steps,
             "memory_episodes": self.memory.episodes,
             **self.statistics.episodes(),
-            **self.statistics.take_updates(),
+            **self.statistics.take_updates(self.step),
         }
         if "loss" in metrics and self.rotation.learners > 1:
             metrics["beta"] = self.config.target.betas[self.rotation.chosen]
-        if not math.isfinite(metrics.get("loss", 0.0)):
-            raise RunFailure(f"the loss became {metrics['loss']} before step {self.step}; try a smaller --learning-rate")
         return metrics
 
     def drop_open_episode(self) -> None:
         """Forget the episode being played: what cannot be continued exactly must not be learned from as if it were."""
         self.open = self.state = None
-
-
-@contextmanager
-def unchanged_if_interrupted(rng: np.random.Generator) -> Iterator[None]:
-    """Work that is abandoned gives its random numbers back, so that doing it again gives the same result."""
-    before = rng.bit_generator.state
-    try:
-        yield
-    except (Interrupted, EnvironmentFailure):
-        rng.bit_generator.state = before
-        raise

@@ -30,7 +30,7 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
 
 
 def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[int, bytes]]) -> None:
-    """Back to a saved state. The environment is brought back by the caller, who may have to drop the open episode."""
+    """Restore a saved state. The environment is restored by the caller, which may have to drop the open episode."""
     loop.plan(int(state["planned_steps"]), _count(state, "plan_start"))
     loop.step, loop.episodes, loop.updates = (_count(state, key) for key in ("step", "episodes", "updates"))
     loop.due = list(state["due"])

@@ -1,4 +1,4 @@
-"""What one wants to know while waiting: steps, speed, score, time left; as a bar, or in lines where there is no terminal."""
+"""Progress of a run: steps, speed, score, time left; as a bar, or in lines where there is no terminal."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebu.errors import RunFailure
 from ebu.learning.learner import Update
 from ebu.training.events import EpisodeEnded
 
@@ -49,13 +51,18 @@ class TrainingStatistics:
             metrics["relative_length"] = self._recent[-1].relative_length
         return metrics
 
-    def take_updates(self) -> dict[str, float]:
-        """Means over the updates since the last row, which are forgotten; nothing if there were none."""
+    def take_updates(self, step: int) -> dict[str, float]:
+        """Means over the updates since the last row, which are forgotten; nothing if there were none.
+
+        A loss that is no longer a number ends the run: the row is due at this ``step``.
+        """
         if not self._losses:
             return {}
         metrics = {"loss": _mean(self._losses), "q_mean": _mean(self._values)}
         self._losses.clear()
         self._values.clear()
+        if not math.isfinite(metrics["loss"]):
+            raise RunFailure(f"the loss became {metrics['loss']} before step {step}; try a smaller --learning-rate")
         return metrics
 
     def state_dict(self) -> dict[str, Any]:

@@ -239,7 +239,7 @@ class _Saves:
                 self._loop.drop_open_episode()
         except UserError:
             raise
-        except Exception as error:  # of any kind: whoever wrote the file may have meant any of them
+        except Exception as error:  # of any kind: a hostile file can cause any of them
             reason = f"{type(error).__name__}: {error}"
             raise UserError(f"invalid checkpoint in {self._folder.path}: {reason}") from error
         self.saved_step = loaded.step

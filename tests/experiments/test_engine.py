@@ -136,7 +136,7 @@ def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, qui
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to everybody
     _, words = process.communicate(timeout=PATIENCE)
     if how == "Ctrl-C":
-        assert "the same command goes on" in words
+        assert "run the command again to continue" in words
     for folder in tmp_path.glob("trials/*"):  # trials whose engine is gone stop by themselves, at a checkpoint
         wait_for(lambda: is_free(folder), "the trial to stop")  # noqa: B023
     finished, half = states(tmp_path)

@@ -80,7 +80,7 @@ def test_an_item_that_cannot_be_found_is_one_line(name, words, capsys):
     [
         ({"name": "a/b"}, "invalid name of an item: 'a/b'"),
         ({"settings": {"quick": 1}}, "no settings for the budget laptop, full"),
-        ({"seconds": {"quick": 1, "full": 2}}, "does not say how many seconds the budget laptop takes"),
+        ({"seconds": {"quick": 1, "full": 2}}, "has no seconds for the budget laptop"),
         ({"run": None}, "needs either run, or trials and analyse"),
         ({"trials": list, "analyse": list}, "needs either run, or trials and analyse"),
         ({"analyse": list}, "needs either run, or trials and analyse"),

@@ -29,7 +29,7 @@ def test_an_empty_folder_may_become_a_run(tmp_path):
 def test_a_folder_that_holds_a_run_is_never_written_into(tmp_path):
     RunFolder.create(tmp_path, CONFIG)
     before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(UserError, match="already holds a run; go on with it by `ebu resume"):
+    with pytest.raises(UserError, match="already holds a run; continue it with `ebu resume"):
         RunFolder.create(tmp_path, Config())
     assert (tmp_path / "config.json").read_bytes() == before
 

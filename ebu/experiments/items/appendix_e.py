@@ -6,7 +6,7 @@ numbers of a real walk through a small maze.
 The paper draws the procedure with symbols. Here an agent has walked through a small maze; Q̂ is the table that one-step
 Q-learning had got from some earlier walks. Each column of the temporary table Q̃ belongs to a step of the episode; from
 the last step back, the entry of the action that was taken next is mixed with the target just found, and the column's
-maximum gives the target before it. The numbers are those of the shipped rule; Algorithm 2 as printed stands beside them.
+maximum gives the target before it. The numbers are those of the shipped rule; Algorithm 2 as printed is shown beside them.
 """
 
 from __future__ import annotations

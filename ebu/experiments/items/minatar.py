@@ -4,7 +4,7 @@ The paper's claim where it was not tried: with the same network, steps, updates 
 steps? Scores are of the last evaluation; normalised, 0 is random play and 1 the best mean of a method. MinAtar's own DQN is
 a mean of 30 runs of training episodes, to be compared with that column of ours.
 
-One update per step, as MinAtar's own DQN (Young and Tian, 2019), whose public training averages stand beside ours. Its
+One update per step, as MinAtar's own DQN (Young and Tian, 2019), whose public training averages are shown beside ours. Its
 exploration and optimiser are not ours: the numbers say whether our DQN is a fair rival, not which code is better.
 """
 

@@ -44,7 +44,7 @@ def ceilings_of(tasks: Sequence[Task], found: Sequence[tuple[Task, Trial, Run]])
 
 
 def normalised(task: Task, ceiling: float, value: float) -> float:
-    """0 for random play, 1 for the ceiling; where nobody is above random play there is nothing to divide by."""
+    """0 for random play, 1 for the ceiling; where no method is above random play there is nothing to divide by."""
     return (value - task.floor) / (ceiling - task.floor) if ceiling > task.floor else 0.0
 
 

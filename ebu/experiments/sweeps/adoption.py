@@ -40,7 +40,7 @@ def adopt_finished(trials: Sequence[Trial], out: Path) -> None:
     """Take over what an item beside this one has finished: Table 2, Table 3 and Figure 4 are about the same runs.
 
     The files of a finished trial never change, so both folders hold the same ones and no space is used. A trial of this
-    folder under an earlier version's name is given its name, whether it is finished or not, unless somebody is at it.
+    folder under an earlier version's name is given its name, whether it is finished or not, unless a process holds it.
     """
     _rename_own(trials, out)
     places = finished_folders(trials, out)

@@ -57,7 +57,7 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
     """The run folders of the trials, in their order, all finished.
 
     A trial that fails does not hold up the others: each is named in the end, and a RunFailure counts them.
-    KeyboardInterrupt when the sweep was asked to stop: every trial has left a checkpoint, and the same call goes on.
+    KeyboardInterrupt when the sweep was asked to stop: every trial has saved a checkpoint, and the same call continues them.
     """
     out = out.resolve()
     try:
@@ -76,10 +76,10 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
         for job in failed:
             print(f"{job.trial.id} failed: {job.reason}\n  see more: ebu resume {job.path} --debug", file=sys.stderr)
         kept = f"{sweep.count('finished')} are finished and kept"
-        raise RunFailure(f"{len(failed)} of {len(sweep.jobs)} trials failed; {kept}; the same command tries again")
+        raise RunFailure(f"{len(failed)} of {len(sweep.jobs)} trials failed; {kept}; run the command again to retry")
     if sweep.stops:
         sweep.console.print(
-            f"stopped: {sweep.count('finished')} of {len(sweep.jobs)} trials are finished; the same command goes on",
+            f"stopped: {sweep.count('finished')} of {len(sweep.jobs)} trials are finished; run the command again to continue",
             highlight=False,
         )
         raise KeyboardInterrupt
@@ -93,7 +93,7 @@ def _fetch(trials: Sequence[Trial], out: Path, store: str) -> None:
         is_here, is_there = is_finished(path), there.is_finished()
         if is_there and not is_here:
             files.make_folders(path)
-            with suppress(Held), RunLock(path):  # whoever is at it brings it to its end
+            with suppress(Held), RunLock(path):  # the process that holds it will finish it
                 there.pull(path)
         elif is_here and not is_there:
             there.push(path)

@@ -33,7 +33,7 @@ class LocalEngine:
     workers: int = 0
     """Trials at once; 0 means one for each core."""
     retries: int = 3
-    """How often a trial whose process died is taken up again, from its checkpoint."""
+    """How often a trial whose process died is restarted from its checkpoint."""
     store: str = ""
 
     def run(self, sweep: Sweep) -> None:
@@ -77,7 +77,7 @@ class _Pool:
         while (job := self._next()) is not None:
             try:
                 self._carry_out(job, worker)
-            except Exception as error:  # a full disk, too many processes: the other trials go on
+            except Exception as error:  # a full disk, too many processes: the other trials continue
                 job.end("failed", f"{type(error).__name__}: {error}")
             self._changed.set()
         worker.close()

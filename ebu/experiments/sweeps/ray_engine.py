@@ -1,8 +1,8 @@
-"""Trials on a Ray cluster: an existing one by its address, or one started here, which nobody else can reach.
+"""Trials on a Ray cluster: an existing one by its address, or one started here, which no other machine can reach.
 
 Where a node sees the sweep's folder under the same path (one machine, or a shared file system), a trial runs in it, and
-whoever takes it over after a loss goes on from its last checkpoint. Elsewhere it runs in the node's own scratch folder
-and its files come back through Ray; a store, where one is given, then carries its checkpoints from node to node.
+after a loss another worker continues from its last checkpoint. Elsewhere it runs in the node's own scratch folder
+and its files are returned through Ray; a store, where one is given, then transfers its checkpoints from node to node.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RayEngine:
     gpus: float = 0.0
     """Graphics processors each trial is given; with a share of one, several trials use it."""
     retries: int = 20
-    """How often a trial whose worker or node was lost is taken up again."""
+    """How often a trial whose worker or node was lost is restarted."""
     store: str = ""
 
     def run(self, sweep: Sweep) -> None:
@@ -92,7 +92,7 @@ class RayEngine:
 
 
 def _require_tokens(ray: Any) -> None:
-    """Refuse a version of Ray that lets everybody in; whoever reaches a cluster can run code on it."""
+    """Refuse a version of Ray without authentication: anyone who reaches a cluster can run code on it."""
     if tuple(int(part) for part in ray.__version__.split(".")[:2]) < RAY_WITH_TOKENS:
         needed = ".".join(map(str, RAY_WITH_TOKENS))
         raise UserError(f"Ray {ray.__version__} starts clusters without authentication; install Ray {needed} or newer")
@@ -119,7 +119,7 @@ def _loopback(ray: Any) -> Iterator[None]:
 
 
 def _knock(address: str) -> None:
-    """An OSError where nobody listens; Ray would try for minutes and then end the process."""
+    """An OSError where nothing listens; Ray would retry for minutes and then end the process."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdigit():
         socket.create_connection((host, int(port)), timeout=KNOCK_SECONDS).close()
@@ -163,7 +163,7 @@ class Board:
 
 
 class _Conductor:
-    """Hands out the trials, follows them, collects what comes back."""
+    """Submits the trials, tracks them, collects their results."""
 
     def __init__(self, ray: Any, engine: RayEngine, sweep: Sweep, token: Path) -> None:
         self._ray = ray
@@ -258,7 +258,7 @@ class Order:
     config: str
     version: str
     store: str
-    plugins: tuple[str, ...] = ()  # modules that are installed on the node, or lie in a folder on its path
+    plugins: tuple[str, ...] = ()  # modules that are installed on the node, or are in a folder on its path
 
 
 def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
@@ -281,7 +281,7 @@ def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
     with _telling(ray, board, order.name, path) as asked_to_stop:
         outcome = carry_out(path, from_json(order.config), store)
         while outcome.state == "busy" and not asked_to_stop.is_set():
-            time.sleep(BUSY_SECONDS)  # the process that was lost is not quite gone, or another sweep is at it
+            time.sleep(BUSY_SECONDS)  # the lost process has not ended yet, or another sweep holds the trial
             outcome = carry_out(path, from_json(order.config), store)
     if shared:
         return outcome, {}
@@ -322,11 +322,11 @@ def _telling(ray: Any, board: Any, name: str, path: Path) -> Iterator[threading.
 
 
 def _scratch(name: str) -> Path:
-    """A folder of this user on this node; the same for the same trial, so that a lost worker's successor goes on in it."""
+    """A folder of this user on this node; the same for the same trial, so that the next worker continues in it."""
     root = Path(tempfile.gettempdir()) / f"ebu-trials-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
     root.mkdir(mode=0o700, exist_ok=True)
     if hasattr(os, "getuid") and (root.is_symlink() or root.stat().st_uid != os.getuid()):
-        raise UserError(f"{root} belongs to somebody else; set TMPDIR on this node to a folder of your own")
+        raise UserError(f"{root} is owned by another user; set TMPDIR on this node to a folder of your own")
     return root / name
 
 

@@ -34,7 +34,7 @@ STYLES: dict[State, str] = {"waiting": "dim", "running": "cyan", "finished": "gr
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one attempt at a trial ended. Busy: somebody else is at it. Died: its process was lost, not its checkpoint."""
+    """How one attempt at a trial ended. Busy: another process holds it. Died: its process was lost, not its checkpoint."""
 
     state: Literal["finished", "stopped", "failed", "busy", "died"]
     reason: str = ""
@@ -74,7 +74,7 @@ class Job:
 
 
 def look(path: Path) -> tuple[int, float | None]:
-    """The last step there is a row of, and the last score, from the end of a run's metrics; cheap while it is going."""
+    """The last step there is a row of, and the last score, from the end of a run's metrics; cheap."""
     try:
         with open_file(path / "metrics.jsonl") as (file, status):
             file.seek(max(status.st_size - TAIL_BYTES, 0))
@@ -99,7 +99,7 @@ class Sweep:
     out: Path
     jobs: list[Job]
     there: int  # finished before the sweep began
-    stops: int = 0  # how often somebody has asked to stop
+    stops: int = 0  # how many times a stop was requested
     console: Console = field(default_factory=lambda: Console(stderr=True))
     _live: Live | None = None
     _told: dict[str, State] = field(default_factory=dict)
