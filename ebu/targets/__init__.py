@@ -6,20 +6,7 @@ from ebu.targets.double import chosen_by, double_backward
 from ebu.targets.retrace import epsilon_greedy, peng, retrace, watkins
 from ebu.targets.tightening import combine, tightening
 
-# A new rule is one function, one line here, one test row.
-TARGET_RULES = {
-    "backward": backward,
-    "double_backward": double_backward,
-    "n_step": n_step,
-    "one_step": one_step,
-    "peng": peng,
-    "retrace": retrace,
-    "tightening": tightening,
-    "watkins": watkins,
-}
-
 __all__ = [
-    "TARGET_RULES",
     "backward",
     "chosen_by",
     "combine",
