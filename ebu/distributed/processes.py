@@ -60,13 +60,14 @@ class ProcessGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Rank 0 sends the others home. Those that wait for something else notice the end of the connection."""
+        """Rank 0 stops the others. Those that wait for something else notice the end of the connection."""
         if self.rank == 0 and self._is_listened_to:
             with suppress(LostRank):
                 self.tell(["stop"])
         # Before PyTorch 2.8, a group that is destroyed holds the interpreter's lock while it waits for its threads, and these
         # may need it to let go of a tensor. A backend releases the lock first: kept until the group is gone, it is what waits.
-        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        world = dist.group.WORLD
+        backend = None if world is None else world._get_backend(torch.device("cpu"))
         dist.destroy_process_group()
         del backend
 
