@@ -153,7 +153,7 @@ class Learning(Acting, Saving):
             with self._bar(progress_bar, start_step, self.config.steps) as bars:
                 finished = trainer.run([*listeners, *bars], tensorboard)
             seconds = time.perf_counter() - start
-        with folder.failures_told():
+        with folder.failures_recorded():
             self.save(folder.policy)
             if finished:
                 conclude(folder, self)

@@ -14,7 +14,7 @@ from ebu.agent import Agent, Ranks
 from ebu.api import rescue as rescue_policy
 from ebu.commands.parsing import parse
 from ebu.commands.ranks import with_ranks
-from ebu.commands.train import train_and_tell
+from ebu.commands.train import train_and_report
 from ebu.config import Config, override
 from ebu.envs.make import require_trust
 from ebu.errors import UserError
@@ -84,7 +84,7 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
         require_trust(config.environment.env, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
         folder.extend(config)
-        return train_and_tell(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
+        return train_and_report(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
 
 
 def rescue(arguments: list[str]) -> int:

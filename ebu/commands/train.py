@@ -79,7 +79,7 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
-        return train_and_tell(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
+        return train_and_report(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 
 
 def _environment(arguments: list[str], loose: list[str]) -> list[str]:
@@ -115,7 +115,7 @@ def starting_settings(arguments: list[str]) -> Config:
     return config
 
 
-def train_and_tell(
+def train_and_report(
     folder: RunFolder, agent: Agent, tensorboard: bool, quiet: bool, resume: bool, drop_damaged: bool = False
 ) -> int:
     """Train to the end of the plan, or to a signal, and print what came of it; returns the exit code."""

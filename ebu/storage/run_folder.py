@@ -240,7 +240,7 @@ class RunFolder:
         return [f"{name} {v} → {now[name]}" for name, v in recorded if now.get(name, v) != v]
 
     @contextmanager
-    def failures_told(self) -> Iterator[None]:
+    def failures_recorded(self) -> Iterator[None]:
         """Whatever ends the work inside is left in ``failure.json`` for the report; a new try takes it away.
 
         The caller holds the folder's lock.

@@ -1,4 +1,4 @@
-"""Learners with a table of values, under one interface: shown every step, told when the episode is over.
+"""Learners with a table of values, under one interface: given every step, and the end of each episode.
 
 Target rules that compute all of an episode's targets from the current table are one function each, below;
 those that are also shipped for networks call :mod:`ebu.targets`. Everything else is about when the table moves.

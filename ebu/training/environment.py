@@ -72,7 +72,7 @@ class Environment:
 
     def reset(self, seed: int, when: str) -> Array:
         """The first frame of an episode; ``when`` is for the message if that fails."""
-        with self._failures_told(f"{when}, at reset"):
+        with self._failures_in_one_line(f"{when}, at reset"):
             returned = self.env.reset(seed=seed)
         if type(returned) is not tuple or len(returned) != 2:
             self._refuse(f"from reset {shown(returned)} instead of (observation, info)", when, "at reset")
@@ -80,7 +80,7 @@ class Environment:
 
     def step(self, action: int, when: str) -> Step:
         after = f"after action {action}"
-        with self._failures_told(f"{when}, {after}"):
+        with self._failures_in_one_line(f"{when}, {after}"):
             returned = self.env.step(action)
         if type(returned) is not tuple or len(returned) != 5:
             words = "instead of (observation, reward, terminated, truncated, info), the interface of Gymnasium"
@@ -122,7 +122,7 @@ class Environment:
         raise EnvironmentFailure(f"the environment {self.name} returned {what} {when}, {after}")
 
     @contextmanager
-    def _failures_told(self, when: str) -> Iterator[None]:
+    def _failures_in_one_line(self, when: str) -> Iterator[None]:
         """Whatever the environment raises, as one line that says when. Its ``sys.exit`` ends no run without a word."""
         try:
             yield

@@ -1,4 +1,4 @@
-"""How much RAM networks, minibatches and the replay memory will take, told or refused before a run starts.
+"""How much RAM networks, minibatches and the replay memory will take: stated, or refused, before a run starts.
 
 A process that the system kills when memory runs out cannot say why.
 """

@@ -45,7 +45,7 @@ class Trainer:
         self._saves = None if folder is None else _Saves(folder, loop, announce)
         self._evaluated_at_end = folder is None
         self._asked_to_stop = False
-        self._told_of_cuts = False
+        self._announced_cuts = False
         self.interrupted = False  # by a signal
         loop.plan(until - plan_start, plan_start)
         loop.should_stop = lambda: self._asked_to_stop
@@ -129,8 +129,8 @@ class Trainer:
 
     def _tell_of_cuts(self, event: Event) -> None:
         """Once: an environment without end is learned from in pieces."""
-        if isinstance(event, EpisodeEnded) and event.was_cut and not self._told_of_cuts:
-            self._told_of_cuts = True
+        if isinstance(event, EpisodeEnded) and event.was_cut and not self._announced_cuts:
+            self._announced_cuts = True
             self._announce(
                 f"an episode was cut at {event.length:,} steps, its environment did not end it (see --max-episode-steps)"
             )
@@ -167,7 +167,7 @@ class _Saves:
     @contextmanager
     def recording(self, tensorboard: bool) -> Iterator[Recorder]:
         """Rows and curves while the run lasts."""
-        with self._folder.failures_told():
+        with self._folder.failures_recorded():
             self._warn_of_drops()
             with Recorder(self._folder, tensorboard, self._loop.step) as self._recorder:
                 yield self._recorder

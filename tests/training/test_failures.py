@@ -87,21 +87,21 @@ def test_a_failure_is_left_in_the_folder_until_the_run_goes_on(tmp_path, moody):
 def test_a_run_that_fails_again_says_why_it_failed_last(tmp_path):
     folder = RunFolder.create(tmp_path / "r", configure("dqn", "CartPole-v1"))
     for words in ("first", "second\nand more"):
-        with pytest.raises(RunFailure), folder.failures_told():
+        with pytest.raises(RunFailure), folder.failures_recorded():
             assert not folder.failure.exists()
             raise RunFailure(words)
         assert json.loads(folder.failure.read_text()) == {"error": " ".join(words.split())}
-    with pytest.raises(ZeroDivisionError), folder.failures_told():
+    with pytest.raises(ZeroDivisionError), folder.failures_recorded():
         raise ZeroDivisionError("oops")
     assert json.loads(folder.failure.read_text()) == {"error": "ZeroDivisionError: oops"}
-    with folder.failures_told():
+    with folder.failures_recorded():
         pass
     assert not folder.failure.exists()
 
 
 def test_what_is_no_failure_is_not_recorded(tmp_path):
     folder = RunFolder.create(tmp_path / "r", configure("dqn", "CartPole-v1"))
-    with pytest.raises(KeyboardInterrupt), folder.failures_told():
+    with pytest.raises(KeyboardInterrupt), folder.failures_recorded():
         raise KeyboardInterrupt
     assert not folder.failure.exists()
 

@@ -36,7 +36,7 @@ from ebu.version import __version__
 KNOCK_SECONDS = 10.0
 TELL_SECONDS = 1.0  # between reports of a trial
 BUSY_SECONDS = 1.0  # before a trial whose last holder is not quite gone is tried again
-RAY_WITH_TOKENS = (2, 59)  # the first version whose local clusters ask for a token without being told to
+RAY_WITH_TOKENS = (2, 59)  # the first version whose local clusters ask for a token by default
 OBJECT_STORE_BYTES = 256 << 20  # of a cluster started here, where almost nothing travels
 
 Files = dict[str, bytes]  # by their path in the run folder
@@ -140,7 +140,7 @@ def _token(out: Path) -> Iterator[Path]:
 
 
 class Board:
-    """An actor: what the trials tell of themselves, and whether they are to stop."""
+    """An actor: the progress that trials report, and whether they are to stop."""
 
     def __init__(self) -> None:
         self._standings: dict[str, tuple[int, float | None]] = {}

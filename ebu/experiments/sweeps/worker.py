@@ -42,7 +42,7 @@ def carry_out(path: Path, config: Config, store: Store | None = None) -> Outcome
             with RunLock(path):
                 store.pull(path)
         folder = _provide(path, config)
-        with RunLock(path), folder.failures_told():
+        with RunLock(path), folder.failures_recorded():
             if not folder.is_finished:
                 folder.restore_config(lambda text: print(text, flush=True), known=config)
                 _train(folder, config, store)
