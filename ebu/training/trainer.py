@@ -230,6 +230,8 @@ class _Saves:
             self._settings = to_json(saved)
             evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes, metrics_sha256 = int(tree["metrics_bytes"]), tree.get("metrics_sha256")
+            if not isinstance(metrics_sha256, str | None):
+                raise TypeError("the hash of the metrics is not text")
             self._versions = tree.get("versions", self._versions)
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
                 if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged
