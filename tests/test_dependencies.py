@@ -44,7 +44,7 @@ ONLY = {
     "ebu.types": set(),
     "ebu.seeding": {"ebu.errors"},
     "ebu.config": {"ebu.errors"},
-    "ebu.targets": {"ebu.types"},
+    "ebu.targets": {"ebu.types", "ebu.errors"},
     "ebu.memory": {"ebu.types"},
     "ebu.envs": {"ebu.types", "ebu.errors"},
     "ebu.storage": {"ebu.errors", "ebu.config", "ebu.types", "ebu.version"},

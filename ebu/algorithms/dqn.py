@@ -38,7 +38,7 @@ def minibatches_ahead(config: Config) -> int:
 
 def best_next(span: SpanValues, config: Config) -> Tensor:
     """The table a rule takes the maximum of: all next values, or with double Q the one the online network chose."""
-    from ebu.targets import chosen_by
+    from ebu.targets.double import chosen_by
 
     return chosen_by(span.target_next, span.online_next) if config.target.double_q else span.target_next
 
@@ -48,7 +48,7 @@ def sampler(config: Config) -> Sampler:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import one_step
+    from ebu.targets.bootstrap import one_step
 
     return lambda span: Targets(one_step(span.rewards, span.discounts, best_next(span, config)))
 

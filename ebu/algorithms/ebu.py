@@ -29,7 +29,8 @@ def backward_rule(config: Config, betas: Sequence[float]) -> Rule:
     """The backward target with one diffusion factor for each learner."""
     import torch
 
-    from ebu.targets import backward, double_backward
+    from ebu.targets.backward import backward
+    from ebu.targets.double import double_backward
 
     beta = torch.tensor(betas)
 

@@ -25,7 +25,7 @@ def sampler(config: Config) -> Sampler:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import n_step
+    from ebu.targets.bootstrap import n_step
 
     n = config.target.n_steps
     return lambda span: Targets(n_step(span.rewards, span.discounts, best_next(span, config), n, span.continues))

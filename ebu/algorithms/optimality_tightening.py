@@ -29,7 +29,8 @@ def sampler(config: Config) -> Sampler:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import chosen_by, tightening
+    from ebu.targets.double import chosen_by
+    from ebu.targets.tightening import tightening
 
     def make_targets(span: SpanValues) -> Targets:
         taken, beyond = span.target_taken_and_next
@@ -44,7 +45,7 @@ def rule(config: Config) -> Rule:
 
 
 def correction(config: Config) -> Correction:
-    from ebu.targets import combine
+    from ebu.targets.tightening import combine
 
     weight = config.target.tightening_weight
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import peng
+    from ebu.targets.retrace import peng
 
     trace = config.target.trace_lambda
     return lambda span: Targets(peng(span.rewards, span.discounts, best_next(span, config), trace, span.continues))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import epsilon_greedy, retrace
+    from ebu.targets.retrace import epsilon_greedy, retrace
 
     def make_targets(span: SpanValues) -> Targets:
         policy = epsilon_greedy(span.online_next, span.epsilon)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def rule(config: Config) -> Rule:
-    from ebu.targets import watkins
+    from ebu.targets.retrace import watkins
 
     def make_targets(span: SpanValues) -> Targets:
         online = span.online_next if config.target.double_q else None

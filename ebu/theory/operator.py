@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ebu import targets
 from ebu.errors import UserError
+from ebu.targets.backward import backward
 from ebu.theory.mdp import MDP
 from ebu.types import Array, Episode
 
@@ -129,7 +129,7 @@ class PathSet:
         step = np.arange(self.actions.shape[1])  # [L]
         last = step == self.lengths[:, None] - 1
         discounts = np.where(last & self.terminated[:, None], 0.0, gamma)
-        y = targets.backward(
+        y = backward(
             torch.from_numpy(self.rewards),
             torch.from_numpy(discounts),
             torch.from_numpy(self.actions),

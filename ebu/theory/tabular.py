@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebu import targets
+from ebu.targets.backward import backward as backward_targets
+from ebu.targets.bootstrap import n_step as n_step_targets
 from ebu.theory.mdp import MDP
 from ebu.types import Array, Episode
 
@@ -46,7 +47,7 @@ def backward(beta: float) -> EpisodeRule:
 
     def rule(q: Array, episode: Episode, gamma: float) -> Array:
         rewards, discounts, q_next = _tensors(q, episode, gamma)
-        return targets.backward(rewards, discounts, torch.from_numpy(episode.actions), q_next, beta).numpy()
+        return backward_targets(rewards, discounts, torch.from_numpy(episode.actions), q_next, beta).numpy()
 
     return rule
 
@@ -55,7 +56,7 @@ def n_step(n: int | Literal["episode"]) -> EpisodeRule:
     """Uncorrected n-step returns; n = 1 is Q-learning's target, "episode" the Monte-Carlo return."""
 
     def rule(q: Array, episode: Episode, gamma: float) -> Array:
-        return targets.n_step(*_tensors(q, episode, gamma), n).numpy()
+        return n_step_targets(*_tensors(q, episode, gamma), n).numpy()
 
     return rule
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ebu.targets import backward, n_step, one_step, scan
+from ebu.targets import scan
+from ebu.targets.backward import backward
+from ebu.targets.bootstrap import n_step, one_step
 from tests.reference.backward import algorithm_2
 from tests.tolerance import sum_bound
 

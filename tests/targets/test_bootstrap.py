@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebu.targets import n_step, one_step, scan
+from ebu.targets import scan
+from ebu.targets.bootstrap import n_step, one_step
 from tests.reference.backward import n_step_return
 from tests.tolerance import sum_bound
 
