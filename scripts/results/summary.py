@@ -10,7 +10,7 @@ from ebu.experiments import atari
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
-from ebu.experiments.suites import DQN as SUITE_DQN
+from ebu.experiments.suites.tasks import DQN as SUITE_DQN
 from scripts.results.claims import ahead, is_of_the_paper, paired, short
 from scripts.results.tree import Row, Tree, by_algo, several
 
