@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,7 +25,13 @@ class ReportArguments:
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders, or folders of run folders."""
     out: Path = Path("report.html")
+    """The page to write."""
     title: str = "Report"
+    """The page's heading."""
+    watch: bool = False
+    """Write the page again while runs go on, until all are finished or Ctrl-C; an open page loads itself again."""
+    every: float = 15.0
+    """With --watch: seconds between two looks at the runs."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +73,26 @@ def report(arguments: list[str]) -> int:
     args = parse(ReportArguments, arguments, "ebu report")
     if not args.runs:
         raise UserError("ebu report needs one or more run folders")
+    if args.every < 1:
+        raise UserError(f"--every must be at least 1 second, got {args.every:g}")
+    if args.watch:
+        watch(lambda seconds: build_page(list(args.runs), args.out, args.title, reload_seconds=seconds), args.runs, args.every)
     path = build_page(list(args.runs), args.out, args.title)
     print(f"wrote {path}")
     return 0
+
+
+def watch(write: Callable[[int], Path], runs: Sequence[Path], every: float) -> None:
+    """Write a page that loads itself again, as long as a run goes on or until Ctrl-C; the caller writes the last one."""
+    from ebu.report.rows import find_runs
+    from ebu.storage.finished import is_finished
+
+    with suppress(KeyboardInterrupt):
+        while going := [path for path in find_runs(runs) if not is_finished(path)]:
+            path = write(math.ceil(every))
+            many = f"{len(going)} run{'s' * (len(going) > 1)}"
+            print(f"{time.strftime('%H:%M:%S')} wrote {path}: {many} not finished (Ctrl-C ends)", flush=True)
+            time.sleep(every)
 
 
 def explain(arguments: list[str]) -> int:

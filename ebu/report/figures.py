@@ -15,10 +15,11 @@ import numpy as np
 
 from ebu.envs.atari_games import find_game, paper_scores
 from ebu.report import scores
-from ebu.report.groups import Group
+from ebu.report.groups import NAMES, Group
 from ebu.report.rows import Run
 from ebu.report.statistics import Statistic, best_so_far, interval, mean, value_at
 
+DQN = NAMES["dqn"]
 MAX_POINTS = 120  # of one curve: more than a screen resolves
 RESAMPLES = 1_000
 PUBLISHED = {
@@ -337,9 +338,9 @@ def game_bars(ours: Mapping[str, Mapping[str, float]], paper: bool) -> dict[str,
     published = paper_scores("dqn_10M")
     views: dict[str, dict[str, Any]] = {}
     for method, raw in ours.items():
-        own = {game: ours["dqn"][game] for game in raw if game in ours.get("dqn", {})}
-        if method != "dqn" and own:
-            views[f"{method} against our dqn"] = _bars({game: raw[game] for game in own}, own)
+        own = {game: ours[DQN][game] for game in raw if game in ours.get(DQN, {})}
+        if method != DQN and own:
+            views[f"{method} against our {DQN}"] = _bars({game: raw[game] for game in own}, own)
         views[f"{method} against the paper's DQN (10M frames)"] = _bars(raw, {game: published[game] for game in raw})
     if paper:
         for column, words in PUBLISHED.items():

@@ -1,8 +1,9 @@
 """Which runs are repetitions of one another, and what to call them.
 
 Runs belong together when everything that matters to learning is the same: they differ in the seed, in which maze was
-drawn, or in where and how often things were written down. A method is named after its algorithm, and after the settings
-in which it differs from other uses of that algorithm on the same environment; it then has that name on all of them.
+drawn, or in where and how often things were written down. A method is named after its algorithm, after its preset where
+there are several, and in words after the settings in which it differs from other uses of that algorithm on the same
+environment; it then has that name on all of them. More than two such settings are numbered, and told in a table.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ebu.config import Config, flat
@@ -22,7 +24,18 @@ from ebu.report.rows import Run
 SEEDS = {"seed", "maze_seed"}
 LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every"}
 BESIDES = {"algo", "env", "env_args", "preset", "device", "threads"} | LOGGING | SEEDS
-SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "learning_rate": "learning rate"}
+SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "tau": "τ"}
+NAMES = {
+    "ebu": "EBU",
+    "adaptive-ebu": "adaptive EBU",
+    "dqn": "DQN",
+    "n-step": "n-step DQN",
+    "per": "PER",
+    "retrace": "Retrace(λ)",
+    "peng": "Peng's Q(λ)",
+    "watkins": "Watkins' Q(λ)",
+    "optimality-tightening": "OT",
+}
 
 COLOURS = 6  # of the style sheet
 DASHES = ("", "7 4", "2 4")  # each colour comes in three; chart.js knows the same
@@ -55,9 +68,10 @@ def group(runs: Iterable[Run]) -> list[Group]:
     names = _env_names(list(by_env))
     leaders = {world: {key: repetitions[0] for key, repetitions in methods.items()} for world, methods in by_env.items()}
     telling = _telling_settings(leaders.values())
+    presets = {_preset(run) for methods in leaders.values() for run in methods.values()}
     groups = []
     for world, methods in by_env.items():
-        labels = _method_names(leaders[world], telling)
+        labels = _method_names(leaders[world], telling, several_presets=len(presets) > 1)
         for key in sorted(methods, key=lambda key: (rank(key[0]), labels[key])):
             repetitions = sorted(methods[key], key=lambda run: (run.seed, str(run.path)))
             groups.append(Group(names[world], labels[key], tuple(repetitions)))
@@ -86,17 +100,21 @@ def differing(runs: Sequence[Run], leave_out: Iterable[str] = ()) -> list[str]:
 
 def command(run: Run) -> str:
     """The `ebu train` command that gives this run again: its preset and whatever differs from it."""
-    preset = str(run.settings.get("preset", "quick"))
+    preset, usual = str(run.settings.get("preset", "quick")), _usual(run)
     words = ["ebu", "train", "--algo", run.algo, "--env", run.env, "--preset", preset]
-    try:
-        usual = flat(configure(run.algo, run.env, preset))
-    except UserError:  # a preset or an environment this version does not know
-        usual = flat(Config())
     for name, value in run.settings.items():
         if name in ("algo", "env", "preset") or _text(usual.get(name)) == _text(value):
             continue
         words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list | tuple) else [value])]
     return shlex.join(words)
+
+
+def _usual(run: Run) -> dict[str, Any]:
+    """The settings of the run's preset."""
+    try:
+        return flat(configure(run.algo, run.env, str(run.settings.get("preset", "quick"))))
+    except UserError:  # a preset or an environment this version does not know
+        return flat(Config())
 
 
 def _world(run: Run) -> tuple[str, tuple[str, ...]]:
@@ -127,14 +145,36 @@ def _telling_settings(worlds: Iterable[dict[tuple[str, str], Run]]) -> dict[str,
     return {algo: list(names) for algo, names in found.items()}
 
 
-def _method_names(methods: dict[tuple[str, str], Run], telling: dict[str, list[str]]) -> dict[tuple[str, str], str]:
+def _method_names(
+    methods: dict[tuple[str, str], Run], telling: dict[str, list[str]], several_presets: bool
+) -> dict[tuple[str, str], str]:
+    """A few words for each method: EBU β=0.5, quick."""
     names: dict[tuple[str, str], str] = {}
     for key, run in methods.items():
-        parts = [f"{SYMBOLS.get(name, name)}={_short(run.settings.get(name))}" for name in telling[key[0]]]
-        label = " ".join([run.algo, *parts[:3]])
+        name, words = NAMES.get(run.algo, run.algo), []
+        told = [setting for setting in telling[key[0]] if not (several_presets and _is_preset_s(run, setting))]
+        symbols = [f"{SYMBOLS[setting]}={_short(run.settings.get(setting))}" for setting in told if setting in SYMBOLS]
+        others = [_in_words(setting, run.settings.get(setting)) for setting in told if setting not in SYMBOLS]
+        if several_presets:
+            words.append(_preset(run))
+        label = ", ".join([" ".join([name, *symbols[:2]]), *words, *(others if len(others) <= 2 else [])])
         number = sum(name == label or name.startswith(f"{label} #") for name in names.values())
         names[key] = f"{label} #{number + 1}" if number else label
     return names
+
+
+def _preset(run: Run) -> str:
+    return Path(str(run.settings.get("preset", "quick"))).stem  # of a file of one's own, its name
+
+
+def _is_preset_s(run: Run, setting: str) -> bool:
+    """Whether the run has a setting from its preset, whose name then says enough."""
+    return setting not in SYMBOLS and _text(_usual(run).get(setting)) == _text(run.settings.get(setting))
+
+
+def _in_words(setting: str, value: Any) -> str:
+    words = setting.replace("_", " ").replace("double q", "double Q")
+    return ("" if value else "no ") + words if isinstance(value, bool) else f"{words} {_short(value)}"
 
 
 def _short(value: Any) -> str:

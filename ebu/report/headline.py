@@ -8,7 +8,8 @@ from html import escape
 import numpy as np
 
 from ebu.report.figures import RESAMPLES, Estimate, by_env, estimate, median_of_runs
-from ebu.report.groups import COLOURS, DASHES, Group
+from ebu.report.groups import COLOURS, DASHES, NAMES, Group
+from ebu.report.html import table
 from ebu.report.rows import Run
 from ebu.report.statistics import Statistic, mean, probability_of_improvement
 
@@ -16,8 +17,9 @@ CAPTION = (
     "Means over runs with 95 % bootstrap intervals over runs; rough for fewer than five. Final: the last evaluation. "
     "Best: each run's best evaluation, as the paper reports. Scores are of finished runs, where there are any."
 )
-BASELINE = "dqn"
-BEATS = " Beats dqn: how likely a run ends above a run of dqn; ties count half."
+FEW_ENVIRONMENTS = 4
+BASELINE = NAMES["dqn"]
+BEATS = f" Beats {BASELINE}: how likely a run ends above a run of {BASELINE}; ties count half."
 
 
 def headline(groups: Sequence[Group], looks: dict[str, int]) -> str:
@@ -43,8 +45,25 @@ def headline(groups: Sequence[Group], looks: dict[str, int]) -> str:
         bodies.append(f"<tbody>{title}{''.join(rows)}</tbody>")
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
     caption = f"<caption>{CAPTION}{BEATS * bool(chances)}</caption>"
-    table = f'<table class="headline">{caption}<thead><tr>{head}</tr></thead>{"".join(bodies)}</table>'
-    return f'<div class="wide">{table}</div>'
+    full = f'<table class="headline">{caption}<thead><tr>{head}</tr></thead>{"".join(bodies)}</table>'
+    if len(bodies) <= FEW_ENVIRONMENTS:
+        return f'<div class="wide">{full}</div>'
+    details = f'<details><summary>With intervals and the state of the runs</summary><div class="wide">{full}</div></details>'
+    return overview(groups) + details
+
+
+def overview(groups: Sequence[Group]) -> str:
+    """Where there are many environments: the final scores of all methods at a glance, the best of each in bold."""
+    methods = list(dict.fromkeys(member.method for member in groups))
+    rows = []
+    for env, members in by_env(groups):
+        found = {member.method: over_runs(member, "mean_reward", last, mean) for member in members}
+        scores = {method: estimate[0] for method, estimate in found.items() if estimate}
+        best = max(scores.values(), default=0.0)
+        shown = {method: f"**{number(s)}**" if s == best else number(s) for method, s in scores.items()}
+        rows.append([env, *(shown.get(method, "–") for method in methods)])
+    words = "Final score, mean over runs; the highest of each row in bold, which says nothing about chance."
+    return table(["environment", *methods], rows, words)
 
 
 def over_runs(member: Group, column: str, pick: Callable[[list[float]], float], statistic: Statistic) -> Estimate | None:

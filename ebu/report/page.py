@@ -45,6 +45,7 @@ def build_page(
     paper: bool = False,
     made_by: str = "",
     spread: Spread = INTERVAL,
+    reload_seconds: int = 0,
 ) -> Path:
     """Write the page over these run folders (or folders of them).
 
@@ -54,6 +55,7 @@ def build_page(
       paper: compare with the paper's Atari scores; also without any run.
       made_by: the command that makes this page again; by default `ebu report` over the same folders.
       spread: what the bands of the charts are; the paper draws standard deviations.
+      reload_seconds: the page loads itself again so often, for runs that are still going; 0 for never.
     """
     read = [read_run(path) for path in find_runs(runs)]
     if not (read or paper or before):
@@ -81,7 +83,7 @@ def build_page(
         _top(title, read, groups, note) + _navigation(parts) + _main(parts),
         styles=["base.css", "report.css"],
         scripts=["chart.js", "report.js"],
-        data={"slots": looks, "panels": panels},
+        data={"slots": looks, "panels": panels, "reload": reload_seconds},
     )
     return html.write(out, page)
 
@@ -93,10 +95,12 @@ def _top(title: str, runs: Sequence[Run], groups: Sequence[Group], note: str) ->
     facts = []
     if runs:
         states = [run.state for run in runs]
+        presets = list(dict.fromkeys(str(run.settings.get("preset", "quick")) for run in runs))
         facts = [
             _many(len(runs), "run"),
             _many(len({member.method for member in groups}), "method"),
             _many(len({member.env for member in groups}), "environment"),
+            f"preset{'s' * (len(presets) > 1)} {', '.join(presets)}",
             f"{states.count('finished')} finished",
         ]
         facts += [f"{states.count('unfinished')} not finished"] * ("unfinished" in states)
@@ -155,7 +159,7 @@ PANELS: tuple[tuple[Maker, str, Words], ...] = (
         "Learning curves",
         lambda groups, spread: (
             f"Mean over runs; the band is {spread.words}. Hover, touch or use the arrow keys to read values; "
-            "press a name to hide or show it."
+            "drag, or press + and −, to zoom, double-click or press 0 for the whole; press a name to hide or show it."
         ),
     ),
     (
@@ -238,11 +242,14 @@ def settings(groups: Sequence[Group]) -> str:
     of_worlds = [name for name in differing(leaders, left_out) if name not in of_methods]
     parts = []
     if of_methods:
-        names = [member.method if len(worlds) == 1 else f"{member.env} · {member.method}" for member in groups]
-        parts.append(_settings_table(of_methods, names, leaders, "What differs between methods"))
+        parts.append(_methods_table(of_methods, groups))
     if of_worlds:
-        firsts = [members[0].runs[0] for _, members in worlds]
-        parts.append(_settings_table(of_worlds, [env for env, _ in worlds], firsts, "What differs between environments"))
+        alike: dict[str, tuple[list[str], Run]] = {}
+        for env, members in worlds:
+            run = members[0].runs[0]
+            alike.setdefault(str([run.settings.get(name) for name in of_worlds]), ([], run))[0].append(env)
+        names, firsts = [_few(envs) for envs, _ in alike.values()], [run for _, run in alike.values()]
+        parts.append(_settings_table(of_worlds, names, firsts, "What differs between environments"))
     inside = {f"{member.method} on {member.env}": differing(member.runs, {"seed"}) for member in groups}
     apart = [f"{name} in {', '.join(found)}" for name, found in inside.items() if found]
     if apart:
@@ -251,6 +258,24 @@ def settings(groups: Sequence[Group]) -> str:
     listed = _settings_table(same, ["value"], leaders[:1], "")
     parts.append(f"<details><summary>The {len(same)} settings that are the same everywhere</summary>{listed}</details>")
     return "".join(parts)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]}, {names[1]} and {len(names) - 2} more"
+
+
+def _methods_table(names: Sequence[str], groups: Sequence[Group]) -> str:
+    """A row for each method; where it has other settings on other environments, a row for each of those uses."""
+    uses: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for member in groups:
+        values = tuple(_value(member.runs[0].settings.get(name)) for name in names)
+        uses.setdefault(member.method, {}).setdefault(values, []).append(member.env)
+    rows = [
+        [method if len(found) == 1 else f"{method} ({_few(envs)})", *values]
+        for method, found in uses.items()
+        for values, envs in found.items()
+    ]
+    return html.table(["method", *names], rows, "What differs between methods")
 
 
 def _differing(members: Sequence[Group], left_out: set[str]) -> list[str]:
@@ -282,7 +307,8 @@ def _versions(runs: Sequence[Run]) -> str:
     caption = f"What the runs ran with ({len(recorded)} of {len(runs)} recorded it)"
     now = [["python", platform.python_version()], *([name, html.version(name)] for name in SOFTWARE)]
     made_with = html.table(["software", "version"], now, "What this page was made with")
-    return "<h3>Versions</h3>" + (html.table(["software", "version"], then, caption) if then else "") + made_with
+    listed = (html.table(["software", "version"], then, caption) if then else "") + made_with
+    return f"<details><summary>Software versions</summary>{listed}</details>"
 
 
 def _run_row(member: Group, run: Run) -> list[str]:

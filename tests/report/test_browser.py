@@ -16,7 +16,7 @@ from ebu.report.explain import build_explainer
 from ebu.report.page import build_page
 from tests.experiments.pages import COMPUTED, ITEMS, SCORES, TRAINED, built
 from tests.report.folders import write_maze_run, write_run
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 PHONE, DESK = (390, 844), (1280, 900)
@@ -157,11 +157,76 @@ def test_values_are_read_by_pointer_and_by_arrow_keys(browser, report):
     page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
     pytest.importorskip("selenium.webdriver").ActionChains(browser).move_to_element(plot).perform()
     tip = page.one("#curves .tip")
-    assert tip.is_displayed() and "ebu" in tip.text and "3 runs" in tip.text and " to " in tip.text
+    assert tip.is_displayed() and "EBU" in tip.text and "3 runs" in tip.text and " to " in tip.text
     plot.send_keys("\ue012")  # the left arrow
     assert "agent steps" in page.one("#spoken").get_attribute("textContent")
     plot.send_keys("\ue00c")  # Escape
     assert not tip.is_displayed()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.98])
+def test_what_is_read_stays_inside_the_window(browser, report, size, share):
+    page = Page(browser, report, size)
+    for plot in page.all("#curves .plot"):
+        page.browser.execute_script("arguments[0].scrollIntoView({block: 'end'})", plot)
+        code = (
+            "(() => { const [plot, share] = arguments, box = plot.getBoundingClientRect();"
+            "const x = box.left + share * box.width, y = box.top + box.height / 2;"
+            "plot.dispatchEvent(new PointerEvent('pointermove', { clientX: x, clientY: y }));"
+            "const tip = plot.querySelector('.tip').getBoundingClientRect();"
+            "return [tip.width, tip.left, tip.top, innerWidth - tip.right, innerHeight - tip.bottom]; })()"
+        )
+        wide, *room = page.js(code, plot, share)
+        assert wide > 50 and min(room) >= 0
+
+
+def test_dragging_and_keys_zoom_and_a_double_click_shows_the_whole(browser, report):
+    page = Page(browser, report)
+    chains = pytest.importorskip("selenium.webdriver").ActionChains(browser)
+    plot = page.one("#curves .plot")
+    page.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", plot)
+    whole = page.one("#curves path.line").get_attribute("d")
+    chains.move_to_element(plot).click_and_hold().move_by_offset(120, 0).release().perform()
+    zoomed = page.one("#curves path.line").get_attribute("d")
+    assert zoomed.count("L") < whole.count("L")
+    chains.reset_actions()
+    chains.double_click(plot).perform()
+    assert page.one("#curves path.line").get_attribute("d") == whole
+    plot.send_keys("+")
+    assert page.one("#curves path.line").get_attribute("d") != whole
+    plot.send_keys("0")
+    assert page.one("#curves path.line").get_attribute("d") == whole
+    assert page.complaints() == []
+
+
+def test_smoothing_flattens_a_line(browser, report):
+    page = Page(browser, report)
+    length = "document.querySelector('#curves path.line').getTotalLength()"
+    rough = page.js(length)
+    page.slide("#curves label.slider input", 0.9)
+    assert page.js(length) < rough
+    assert page.complaints() == []
+
+
+def test_scores_below_zero_have_no_logarithm(browser, report):
+    page = Page(browser, report)
+    next(box for box in page.all("#curves label.switch") if box.text == "log scale").click()
+    titles = {figure.text.split("\n")[0]: "(log)" in figure.text for figure in page.all("#curves figure")}
+    assert titles["ALE/Pong-v5"] is False and titles["CartPole-v1"] is True  # Pong begins at −20
+    assert page.complaints() == []
+
+
+def test_a_watched_page_loads_itself_again_and_keeps_what_was_chosen(browser, tmp_path):
+    run = write_run(tmp_path / "runs/one", scores=(1.0, 3.0, 2.0), finished=False, steps=1_000)
+    write_run(tmp_path / "runs/two", "dqn", scores=(1.0, 2.0, 2.5))
+    path = build_page([tmp_path / "runs"], tmp_path / "page.html", "First", reload_seconds=1)
+    page = Page(browser, path)
+    page.one("#curves .legend button").send_keys(" ")
+    build_page([tmp_path / "runs"], tmp_path / "page.html", "Second", reload_seconds=600)
+    wait_for(lambda: page.js("document.querySelector('h1').textContent") == "Second", "the page to load itself again")
+    wait_for(lambda: page.one("#curves .legend button").get_attribute("aria-pressed") == "false", "the choice to be back")
+    assert run.exists() and page.complaints() == []
 
 
 def test_a_finger_reads_values_that_stay_when_it_is_lifted(browser, report):

@@ -10,6 +10,7 @@ import shlex
 import numpy as np
 import pytest
 
+from ebu.cli import main
 from ebu.commands.parsing import parse
 from ebu.commands.train import TrainArguments
 from ebu.config import flat
@@ -40,7 +41,7 @@ def groups_of(*folders):
 def test_seeds_are_repetitions_and_settings_are_not(tmp_path):
     runs = [write_run(tmp_path / f"{beta}-{seed}", beta=beta, seed=seed) for beta in (0.5, 1.0) for seed in (0, 1)]
     found = groups_of(*runs)
-    assert [(g.method, len(g.runs)) for g in found] == [("ebu β=0.5", 2), ("ebu β=1", 2)]
+    assert [(g.method, len(g.runs)) for g in found] == [("EBU β=0.5", 2), ("EBU β=1", 2)]
 
 
 def test_where_a_run_was_computed_does_not_matter(tmp_path):
@@ -59,16 +60,16 @@ def test_mazes_of_one_kind_are_repetitions(tmp_path):
 def test_a_method_has_one_name_and_colour_on_all_environments(tmp_path):
     """Presets differ between environments; that alone does not make two methods of one."""
     runs = [write_run(tmp_path / f"{a}{e}", algo=a, env=e) for a in ("ebu", "dqn") for e in ("CartPole-v1", "maze")]
-    assert slots(groups_of(*runs)) == {"ebu": 0, "dqn": 1}
+    assert slots(groups_of(*runs)) == {"EBU": 0, "DQN": 1}
 
 
 def test_a_method_told_apart_on_one_environment_keeps_its_name_on_the_others(tmp_path):
     worlds = {"CartPole-v1": (0.5, 1.0), "Acrobot-v1": (1.0,)}
     runs = [write_run(tmp_path / f"{e}{b}", env=e, beta=b) for e, betas in worlds.items() for b in betas]
     assert [(g.env, g.method) for g in groups_of(*runs)] == [
-        ("CartPole-v1", "ebu β=0.5"),
-        ("CartPole-v1", "ebu β=1"),
-        ("Acrobot-v1", "ebu β=1"),
+        ("CartPole-v1", "EBU β=0.5"),
+        ("CartPole-v1", "EBU β=1"),
+        ("Acrobot-v1", "EBU β=1"),
     ]
 
 
@@ -169,10 +170,63 @@ def test_our_games_are_compared_with_our_own_dqn(tmp_path):
         for seed in (0, 1)
     ]
     views = figures.game_bars(figures.atari_scores(groups_of(*runs)), paper=False)["views"]
-    assert views["ebu against our dqn"]["rows"] == [["Pong", pytest.approx(100 * 21 / (9.3 + 20.7), rel=1e-4), 21, 0]]
+    assert views["EBU against our DQN"]["rows"] == [["Pong", pytest.approx(100 * 21 / (9.3 + 20.7), rel=1e-4), 21, 0]]
 
 
 # ---------------------------------------------------------------------- the page
+
+
+def test_methods_are_named_in_words_by_what_differs(tmp_path):
+    plain = write_run(tmp_path / "plain", "dqn", double_q=False)
+    double = write_run(tmp_path / "double", "dqn", double_q=True)
+    many = write_run(tmp_path / "many", "per", batch_size=7, gamma=0.5, hidden_sizes=(3,), train_freq=9, tau=0.5)
+    few = write_run(tmp_path / "few", "per")
+    names = {g.method for g in groups_of(plain, double, many, few)}
+    assert {"DQN, double Q", "DQN, no double Q"} <= names
+    assert all(len(name) < 30 and "hidden_sizes" not in name for name in names)
+    assert len(names) == 4
+
+
+def test_the_preset_is_part_of_the_name_only_where_there_are_several(tmp_path):
+    quick = [write_run(tmp_path / f"quick{beta}", env="maze", beta=beta) for beta in (0.5, 1.0)]
+    assert {g.method for g in groups_of(*quick)} == {"EBU β=0.5", "EBU β=1"}
+    paper = flat(configure("ebu", "maze", "paper")) | {"steps": 200, "eval_every": 100}
+    paper = write_run(tmp_path / "paper", env="maze", **{k: v for k, v in paper.items() if k not in ("algo", "env")})
+    assert {g.method for g in groups_of(*quick, paper)} == {"EBU β=0.5, quick", "EBU β=1, quick", "EBU β=1, paper"}
+
+
+def test_many_environments_begin_with_one_table_of_scores(tmp_path):
+    for env, score in {"CartPole-v1": 1.0, "Acrobot-v1": 2.0, "Taxi-v4": 3.0, "maze": 4.0, "FrozenLake-v1": 5.0}.items():
+        write_run(tmp_path / f"runs/{env}", env=env, scores=(score,))
+        write_run(tmp_path / f"runs/{env}-dqn", "dqn", env=env, scores=(score / 2,))
+    text = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text()
+    results = text.partition('id="results"')[2].partition("</section>")[0]
+    first, _, rest = results.partition("<details>")
+    assert first.count('scope="row"') == 5 and "<b>5</b>" in first and 'class="number">2.5<' in first
+    assert 'class="headline"' in rest
+
+
+def test_software_versions_are_folded_away(tmp_path):
+    write_run(tmp_path / "runs/one")
+    text = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text()
+    assert "<details><summary>Software versions</summary>" in text
+
+
+def test_watching_writes_the_page_again_until_all_runs_are_finished(tmp_path, capsys, monkeypatch):
+    run = write_run(tmp_path / "runs/one", finished=False, steps=400)
+    written = []
+
+    def sleep(seconds):
+        written.append((seconds, (tmp_path / "page.html").read_text()))
+        if len(written) == 2:
+            (run / "summary.json").write_text('{"steps": 400}')
+
+    monkeypatch.setattr("ebu.commands.reports.time.sleep", sleep)
+    assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html"), "--watch", "--every", "2"]) == 0
+    assert [seconds for seconds, _ in written] == [2, 2]
+    assert all('"reload":2' in text for _, text in written)
+    assert '"reload":0' in (tmp_path / "page.html").read_text()
+    assert "1 runs not finished" not in capsys.readouterr().out
 
 
 def test_the_headline_counts_and_averages(tmp_path):
@@ -182,7 +236,7 @@ def test_the_headline_counts_and_averages(tmp_path):
     failed = write_run(tmp_path / "runs/failed", scores=(-500.0,), finished=False, seed=3, steps=200)
     (failed / "failure.json").write_text('{"error": "reward is nan"}')
     text = text_of(build_page([tmp_path / "runs"], tmp_path / "page.html", "Four seeds"))
-    row = re.search(r"ebu\s+4\s+(\S+)\s+\[(\S+), (\S+)\]\s+(\S+)\s+\[30, 30\]\s+1 at 50 %\s+1\s", text)
+    row = re.search(r"EBU\s+4\s+(\S+)\s+\[(\S+), (\S+)\]\s+(\S+)\s+\[30, 30\]\s+1 at 50 %\s+1\s", text)
     assert [float(x) for x in row.groups()] == [15, 10, 20, 30]  # final with its interval, best: of the finished two
     assert "2 finished" in text and "1 not finished" in text and "1 failed" in text
     assert "failed: reward is nan" in text and "not finished: 100 of 200 steps" in text
@@ -207,7 +261,7 @@ def test_the_chance_to_beat_dqn_is_shown_where_both_have_two_runs(tmp_path):
         write_run(tmp_path / f"runs/ebu{seed}", "ebu", scores=(5.0 + seed,), seed=seed)
         write_run(tmp_path / f"runs/dqn{seed}", "dqn", scores=(1.0 + seed,), seed=seed)
     text = text_of(build_page([tmp_path / "runs"], tmp_path / "page.html"))
-    assert "Beats dqn" in text and "100 %" in text
+    assert "Beats DQN" in text and "100 %" in text
 
 
 def test_mazes_show_their_lengths_and_pictures(tmp_path):

@@ -67,22 +67,31 @@ function logarithmic(low, high, from, to) {
 
 class LineChart {
   /* panel: { x, y, marks, span }; chart: { title, alt, views, marks }; state: { view, hidden, interval, singles, log, slots } */
-  constructor(panel, chart, state) {
-    Object.assign(this, { panel, chart, state });
+  constructor(panel, chart, state, keep = () => {}) {
+    Object.assign(this, { panel, chart, state, keep });
+    // Scores of 0 and below have no logarithm: such a chart stays linear whatever the switch says.
+    this.positive = Object.values(chart.views).flat().every((line) => [...line.y, ...line.low].every((value) => value === null || value > 0));
     this.tip = html("div", { class: "tip", hidden: true });
     // A finger leaves when it is lifted, with the reading just begun: that stays until the chart loses focus.
     this.plot = html("div", {
       class: "plot", tabindex: 0, role: "img",
       "aria-label": `${chart.alt} Arrow keys read the values.`,
-      onpointermove: (event) => this.point(event), onpointerdown: (event) => this.point(event),
+      onpointermove: (event) => this.point(event), onpointerdown: (event) => { this.grab(event); this.point(event); },
+      onpointerup: (event) => this.release(event), ondblclick: () => this.zoom(null), onpointercancel: () => (this.from = null),
       onpointerleave: (event) => event.pointerType !== "touch" && this.leave(), onblur: () => this.leave(), onkeydown: (event) => this.key(event),
     });
     this.figure = html("figure", {}, html("figcaption", {}, chart.title), this.plot);
     new ResizeObserver(() => this.plot.clientWidth !== this.width && this.draw()).observe(this.plot);
   }
 
+  get log() { return this.state.log && this.positive; }
+
+  get range() { return this.state.zoom?.[this.chart.title] ?? null; }
+
   visible() {
-    return (this.chart.views[this.state.view] ?? []).filter((line) => !this.state.hidden.has(line.method));
+    const lines = (this.chart.views[this.state.view] ?? []).filter((line) => !this.state.hidden.has(line.method));
+    const smoothed = this.state.smooth ? lines.map((line) => smooth(line, this.state.smooth)) : lines;
+    return this.range ? smoothed.map((line) => within(line, ...this.range)).filter((line) => line.x.length) : smoothed;
   }
 
   style(line) {
@@ -111,31 +120,33 @@ class LineChart {
   }
 
   scales(lines) {
-    const { panel, state } = this;
-    const finite = (values) => values.filter((value) => value !== null && (!state.log || value > 0));
+    const { panel, state, log } = this;
+    const finite = (values) => values.filter((value) => value !== null && (!log || value > 0));
     const xs = lines.flatMap((line) => line.x);
     let ys = finite(lines.flatMap((line) => [line.y, state.interval ? line.low : [], state.interval ? line.high : [],
       state.singles ? line.runs.flatMap((run) => run.y) : []].flat()));
-    for (const [height] of panel.marks) if (!state.log || height > 0) ys.push(height);
+    for (const [height] of panel.marks) if (!log || height > 0) ys.push(height);
     if (!ys.length) ys = [1, 10];
     let [low, high] = panel.span ?? [Math.min(...ys), Math.max(...ys)];
     // A reference far above what has been learned so far would press every curve flat: it is only named at the edge.
-    const reach = state.log ? Infinity : 3 * (high - low || Math.abs(high) || 1);
+    const reach = log ? Infinity : 3 * (high - low || Math.abs(high) || 1);
     for (const [height] of this.chart.marks ?? [])
-      if (height > (state.log ? 0 : low - reach) && height < high + reach) [low, high] = [Math.min(low, height), Math.max(high, height)];
-    if (state.log) [low, high] = [low / 1.12, high * 1.12];
+      if (height > (log ? 0 : low - reach) && height < high + reach) [low, high] = [Math.min(low, height), Math.max(high, height)];
+    if (log) [low, high] = [low / 1.12, high * 1.12];
     else if (low === high) [low, high] = [low - Math.abs(low || 1) * 0.1, high + Math.abs(high || 1) * 0.1];
     else [low, high] = [low - (high - low) * 0.05, high + (high - low) * 0.05];
-    const scale = state.log ? logarithmic : linear;
+    const scale = log ? logarithmic : linear;
     const bottom = this.height - 42, top = 10;
     this.y = scale(low, high, bottom, top);
     this.yTicks = this.y.ticks(5);
+    this.sparse = lines.length <= 5; // else dots hide the dashes that tell lines apart
     this.named = this.width > 430 && lines.length > 1 && lines.length <= 8;
     const longest = Math.max(...lines.map((line) => this.caption(line).length));
     this.left = 28 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
     this.right = this.width - (this.named ? Math.min(longest * 6.9 + 14, this.width * 0.3) : 14);
     const first = Math.min(...xs), last = Math.max(...xs);
-    this.x = linear(first > 0.25 * last ? first : 0, last > 0 ? last : 1, this.left, this.right);
+    const start = this.range || first > 0.25 * last ? first : 0, end = last > start ? last : start + 1;
+    this.x = linear(start, end, this.left, this.right);
     this.at = [...new Set(xs)].sort((a, b) => a - b);
     [this.top, this.bottom] = [top, bottom];
   }
@@ -156,13 +167,13 @@ class LineChart {
     group.append(svg("line", { class: "axis", x1: this.left, x2: this.right, y1: this.bottom, y2: this.bottom }),
       svg("text", { x: (this.left + this.right) / 2, y: this.height - 6, "text-anchor": "middle" }, this.panel.x),
       svg("text", { x: -(this.top + this.bottom) / 2, y: 11, transform: "rotate(-90)", "text-anchor": "middle" },
-        this.panel.y + (this.state.log ? " (log)" : "")));
+        this.panel.y + (this.log ? " (log)" : "")));
     return group;
   }
 
   marks() {
     const all = [...this.panel.marks, ...(this.chart.marks ?? [])];
-    return all.filter(([height]) => !this.state.log || height > 0).flatMap(([height, words]) => {
+    return all.filter(([height]) => !this.log || height > 0).flatMap(([height, words]) => {
       const y = this.y(height), x = this.right - 4;
       if (y < this.top - 1 || y > this.bottom + 1) {
         const [edge, arrow] = y < this.top ? [this.top + 8, "↑"] : [this.bottom - 6, "↓"];
@@ -204,7 +215,7 @@ class LineChart {
   line(line) {
     const { colour } = look(this.state.slots[line.method]);
     const group = svg("g", {}, svg("path", { class: "line", ...this.style(line), d: this.path(line.x, line.y, line.steps) }));
-    const dots = line.dots.length ? line.dots : (this.right - this.left) / line.x.length > 11 ? line.x.map((x, i) => [x, line.y[i], 1]) : [];
+    const dots = line.dots.length ? line.dots : this.sparse && (this.right - this.left) / line.x.length > 11 ? line.x.map((x, i) => [x, line.y[i], 1]) : [];
     for (const [x, y, n] of dots)
       group.append(svg("circle", {
         cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r: (line.dots.length ? 2.2 + 1.8 * Math.sqrt(n) : 2.4).toFixed(1),
@@ -232,12 +243,43 @@ class LineChart {
     });
   }
 
+  /* ---- zoom: drag with a mouse, + and − around the cursor, double-click or 0 for the whole */
+
+  zoom(range) {
+    this.state.zoom = { ...this.state.zoom, [this.chart.title]: range };
+    this.keep();
+    this.draw();
+  }
+
+  grab(event) {
+    if (event.pointerType === "mouse" && event.button === 0) this.from = event.clientX - this.plot.getBoundingClientRect().left;
+  }
+
+  release(event) {
+    const from = this.from, to = event.clientX - this.plot.getBoundingClientRect().left;
+    this.from = null;
+    if (from === null || from === undefined || Math.abs(to - from) < 12) return;
+    const inside = this.at.filter((value) => this.x(value) >= Math.min(from, to) - 4 && this.x(value) <= Math.max(from, to) + 4);
+    if (inside.length > 1) this.zoom([inside[0], inside.at(-1)]);
+  }
+
+  zoomBy(factor) {
+    const centre = this.index ?? Math.floor(this.at.length / 2), reach = Math.max(1, Math.round((this.at.length * factor) / 2));
+    this.zoom(factor > 1 ? null : [this.at[Math.max(0, centre - reach)], this.at[Math.min(this.at.length - 1, centre + reach)]]);
+  }
+
   /* ---- reading values */
 
   point(event) {
     if (!this.at?.length || !this.visible().length) return;
     const box = this.plot.getBoundingClientRect();
     const x = event.clientX - box.left;
+    this.dragged?.remove();
+    if (this.from !== null && this.from !== undefined && Math.abs(x - this.from) > 4) {
+      const [left, right] = [Math.min(x, this.from), Math.max(x, this.from)];
+      this.dragged = svg("rect", { class: "zoomed", x: left, width: right - left, y: this.top, height: this.bottom - this.top });
+      this.plot.querySelector("svg").append(this.dragged);
+    }
     const nearest = this.at.reduce((best, value, i) => (Math.abs(this.x(value) - x) < Math.abs(this.x(this.at[best]) - x) ? i : best), 0);
     this.read(nearest);
   }
@@ -247,6 +289,8 @@ class LineChart {
     const last = this.at.length - 1;
     const moves = { ArrowLeft: (this.index ?? last + 1) - 1, ArrowRight: (this.index ?? -1) + 1, Home: 0, End: last };
     if (event.key === "Escape") this.leave();
+    if (event.key === "+" || event.key === "=") this.zoomBy(0.5);
+    if (event.key === "-" || event.key === "0") this.zoom(null);
     if (!(event.key in moves)) return;
     event.preventDefault();
     this.read(Math.max(0, Math.min(last, moves[event.key])));
@@ -254,6 +298,8 @@ class LineChart {
   }
 
   leave() {
+    this.from = null;
+    this.dragged?.remove();
     this.tip.hidden = true;
     this.index = null;
     this.cursor?.replaceChildren();
@@ -270,15 +316,47 @@ class LineChart {
       ...found.map(({ line, i }) => svg("circle", { cx: x, cy: this.y(line.y[i]), r: 4, fill: "var(--card)", "stroke-width": 2, ...this.style(line), "stroke-dasharray": "" })));
     const rows = found.map(({ line, i }) => html("tr", {},
       html("td", {}, swatch(this.state.slots[line.method], line.dashed)), html("td", {}, this.caption(line)), html("td", {}, html("b", {}, precise(line.y[i]))),
-      html("td", { class: "soft" }, line.low[i] === null ? "" : `${precise(line.low[i])} to ${precise(line.high[i])}`),
-      html("td", { class: "soft" }, line.n[i] === null ? "" : line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
+      html("td", { class: "soft around" }, line.low[i] === null ? "" : `${precise(line.low[i])} to ${precise(line.high[i])}`),
+      html("td", { class: "soft around" }, line.n[i] === null ? "" : line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
     this.tip.replaceChildren(html("strong", {}, `${this.panel.x} ${at.toLocaleString("en-US")}`), html("table", {}, html("tbody", {}, rows)));
     this.tip.hidden = false;
-    const wide = this.tip.offsetWidth;
-    const beside = x + 14 + wide <= this.width ? x + 14 : x - 14 - wide;
-    this.tip.style.left = `${Math.max(Math.min(0, this.width - wide), Math.min(beside, this.width - wide))}px`;
-    this.tip.style.top = `${this.top + 4}px`;
+    this.place(x);
   }
+
+  /* Beside the cursor, and always inside the window: beyond the chart where that is narrower than the words. */
+  place(x) {
+    const box = this.plot.getBoundingClientRect(), room = document.documentElement, wide = this.tip.offsetWidth, tall = this.tip.offsetHeight;
+    const beside = box.left + x + 14 + wide <= room.clientWidth - 8 ? box.left + x + 14 : box.left + x - 14 - wide;
+    const left = Math.max(8, Math.min(beside, room.clientWidth - 8 - wide));
+    const top = Math.max(8, Math.min(box.top + this.top + 4, room.clientHeight - 8 - tall));
+    this.tip.style.left = `${left - box.left}px`;
+    this.tip.style.top = `${top - box.top}px`;
+  }
+}
+
+/* An exponential average that starts at the first value; bands and single runs are smoothed alike. */
+function smooth(line, weight) {
+  const average = (values) => {
+    let sum = 0, total = 0;
+    return values.map((value) => {
+      if (value === null) return null;
+      [sum, total] = [weight * sum + value, weight * total + 1];
+      return sum / total;
+    });
+  };
+  const runs = line.runs.map((run) => ({ ...run, y: average(run.y) }));
+  return { ...line, y: average(line.y), low: average(line.low), high: average(line.high), runs };
+}
+
+/* The part of a line between two steps. */
+function within(line, from, to) {
+  const keep = line.x.map((x, i) => (x >= from && x <= to ? i : -1)).filter((i) => i >= 0);
+  const part = (values) => keep.map((i) => values[i]);
+  const runs = line.runs.map((run) => {
+    const there = run.x.map((x, i) => (x >= from && x <= to ? i : -1)).filter((i) => i >= 0);
+    return { ...run, x: there.map((i) => run.x[i]), y: there.map((i) => run.y[i]) };
+  });
+  return { ...line, x: part(line.x), y: part(line.y), low: part(line.low), high: part(line.high), n: part(line.n), runs, dots: line.dots.filter(([x]) => x >= from && x <= to) };
 }
 
 function swatch(slot, dashed = false) {

@@ -8,6 +8,17 @@ function switchBox(words, on, change) {
   return html("label", { class: "switch" }, box, words);
 }
 
+function slider(words, value, change) {
+  const input = html("input", { type: "range", min: 0, max: 0.95, step: 0.05, value, "aria-label": words, oninput: () => change(Number(input.value)) });
+  return html("label", { class: "slider" }, words, input);
+}
+
+/* What a reader has chosen outlives the page's reloading itself. */
+const kept = {
+  read(id) { try { return JSON.parse(sessionStorage.getItem(`ebu-${id}`)) ?? {}; } catch { return {}; } },
+  write(id, state) { try { sessionStorage.setItem(`ebu-${id}`, JSON.stringify(state)); } catch { /* not allowed here */ } },
+};
+
 function segments(name, words, chosen, change) {
   return html("div", { class: "segments", role: "radiogroup", "aria-label": "What to show" },
     Object.entries(words).map(([key, text]) => html("label", {},
@@ -23,16 +34,24 @@ function download(name, rows) {
 
 /* ---- a panel of line charts under one legend */
 
+const CLEAR = 5; // more bands than this on top of each other show nothing
+
 function linePanel(place, panel) {
   const methods = [...new Set(panel.charts.flatMap((chart) => Object.values(chart.views).flat().map((line) => line.method)))];
   methods.sort((a, b) => DATA.slots[a] - DATA.slots[b]);
-  const state = { view: Object.keys(panel.views)[0], hidden: new Set(), interval: true, singles: panel.id === "beta", log: panel.log, slots: DATA.slots };
-  const charts = panel.charts.map((chart) => new LineChart(panel, chart, state));
-  const draw = () => charts.forEach((chart) => chart.draw());
+  const state = { view: Object.keys(panel.views)[0], hidden: new Set(), interval: methods.length <= CLEAR, singles: panel.id === "beta", log: panel.log, smooth: 0, zoom: {}, slots: DATA.slots };
+  if (DATA.reload) {
+    const { hidden = [], ...rest } = kept.read(panel.id);
+    Object.assign(state, rest, { hidden: new Set(hidden) });
+    if (!(state.view in panel.views)) state.view = Object.keys(panel.views)[0];
+  }
+  const keep = () => DATA.reload && kept.write(panel.id, { ...state, slots: undefined, hidden: [...state.hidden] });
+  const charts = panel.charts.map((chart) => new LineChart(panel, chart, state, keep));
+  const draw = () => { keep(); charts.forEach((chart) => chart.draw()); };
   const lines = () => panel.charts.flatMap((chart) => (chart.views[state.view] ?? []).map((line) => [chart, line]));
 
   const buttons = methods.map((method) => html("button", {
-    type: "button", "aria-pressed": "true", title: "Hide or show; with Shift: only this one",
+    type: "button", "aria-pressed": String(!state.hidden.has(method)), title: "Hide or show; with Shift: only this one",
     onclick: (event) => {
       const others = methods.filter((other) => other !== method);
       if (event.shiftKey) state.hidden = new Set(state.hidden.size === others.length && !state.hidden.has(method) ? [] : others);
@@ -46,9 +65,10 @@ function linePanel(place, panel) {
   if (Object.keys(panel.views).length > 1) tools.append(segments(`${panel.id}-view`, panel.views, state.view, (view) => { state.view = view; draw(); }));
   const all = panel.charts.flatMap((chart) => Object.values(chart.views).flat());
   if (panel.id !== "beta" && all.some((line) => line.low.some((low) => low !== null)))
-    tools.append(switchBox(panel.band, true, (on) => { state.interval = on; draw(); }));
+    tools.append(switchBox(panel.band, state.interval, (on) => { state.interval = on; draw(); }));
   if (all.some((line) => line.runs.length)) tools.append(switchBox("single runs", state.singles, (on) => { state.singles = on; draw(); }));
-  if (panel.can_log) tools.append(switchBox("log scale", state.log, (on) => { state.log = on; draw(); }));
+  if (panel.can_log && charts.some((chart) => chart.positive)) tools.append(switchBox("log scale", state.log, (on) => { state.log = on; draw(); }));
+  if (panel.id !== "beta" && all.some((line) => line.x.length > 4)) tools.append(slider("smoothing", state.smooth, (value) => { state.smooth = value; draw(); }));
   tools.append(html("button", {
     type: "button", class: "button", onclick: () => download(`${panel.id}.csv`, [["chart", "method", "what", panel.x, panel.y, "low", "high", "runs"],
       ...lines().flatMap(([chart, line]) => line.x.map((x, i) => [chart.title, line.method, line.what, x, line.y[i], line.low[i], line.high[i], line.n[i]]))]),
@@ -118,3 +138,9 @@ for (const button of document.querySelectorAll("[data-copy]"))
     catch { getSelection().selectAllChildren(code); button.textContent = "Selected"; }
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
+
+/* `ebu report --watch` writes the page again while runs go on. */
+if (DATA.reload) {
+  const next = () => (document.hidden || document.querySelector(".tip:not([hidden])") ? setTimeout(next, 1000) : location.reload());
+  setTimeout(next, 1000 * DATA.reload);
+}
