@@ -176,7 +176,7 @@ def test_a_callback_that_returns_false_stops_the_training():
 
 
 @pytest.mark.parametrize("answer", [None, True, 0, "", 1])
-def test_any_other_answer_goes_on(answer):
+def test_any_other_answer_continues(answer):
     agent = ebu.EBU("CartPole-v1", seed=0, **SMALL).learn(120, callback=lambda event: answer)
     assert agent.loop.step == 120
 

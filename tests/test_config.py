@@ -251,7 +251,7 @@ def test_an_argument_that_is_not_key_and_value_is_refused(pair):
     ],
     ids=range(7),
 )
-def test_what_is_too_large_is_told_its_limit(name, value, words):
+def test_what_is_too_large_is_refused_with_its_limit(name, value, words):
     assert words in refusal(**{name: value})
 
 

@@ -94,7 +94,7 @@ def test_european_cartridges_with_another_palette_work_too() -> None:
         assert np.array_equal(env.step(action)[0], naive.step(action, 4)[0])
 
 
-def test_a_lost_life_ends_a_training_episode_and_the_game_goes_on() -> None:
+def test_a_lost_life_ends_a_training_episode_and_the_game_continues() -> None:
     env = make_atari("breakout", training=True)
     last, before, info = play_until_life_lost(env)
     assert info["lives"] == before["lives"] - 1 == 4 and not info["game_over"]

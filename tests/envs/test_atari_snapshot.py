@@ -24,7 +24,7 @@ def assert_goes_on_identically(env: Atari, restored: Atari, observation: np.ndar
 
 # Seaquest flickers, Q*bert and Amidar boot strangely, Pong has no lives.
 @pytest.mark.parametrize("game", ["breakout", "pong", "seaquest", "qbert", "amidar"])
-def test_a_new_instance_goes_on_with_identical_frames_and_rewards(game: str) -> None:
+def test_a_new_instance_continues_with_identical_frames_and_rewards(game: str) -> None:
     env = make_atari(game, training=True)
     observation, _ = env.reset(seed=0)
     for action in actions(env, 77):
@@ -67,7 +67,7 @@ def test_an_episode_that_ended_with_a_life_is_still_to_be_continued_after_restor
     assert_goes_on_identically(env, restored, last, 30)
 
 
-def test_chance_goes_on_where_it_was() -> None:
+def test_chance_continues_where_it_was() -> None:
     env = make_atari("breakout", training=False, sticky=0.5)
     observation, _ = env.reset(seed=0)
     for action in actions(env, 30):

@@ -99,7 +99,7 @@ def test_any_environment_takes_it_by_name(name):
         make_environment(name, {"reward_delay": 0})
 
 
-def test_an_open_episode_comes_back_with_what_is_withheld():
+def test_an_open_episode_is_restored_with_what_is_withheld():
     env, other = (make_environment("CartPole-v1", {"reward_delay": 4}) for _ in range(2))
     assert comes_back_exactly(env)
     observation, _ = env.reset(seed=5)

@@ -150,7 +150,7 @@ def test_a_missing_folder_or_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("keep", [0, 3, 15, 500])
-def test_a_file_cut_short_is_refused(tmp_path: Path, compress: bool, keep: int) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, compress: bool, keep: int) -> None:
     write_training_set(tmp_path, [*range(10)], compress)
     path = tmp_path / (f"{IMAGES_NAME}.gz" if compress else IMAGES_NAME)
     path.write_bytes(path.read_bytes()[:keep])

@@ -39,7 +39,7 @@ def saved(env, tmp_path):
         lambda: gymnasium.make("FrozenLake-v1", is_slippery=False, disable_env_checker=True),
     ],
 )
-def test_plain_wrappers_and_arguments_come_back(env, tmp_path):
+def test_plain_wrappers_and_arguments_are_restored(env, tmp_path):
     given = env()
     loaded = ebu.load(saved(given, tmp_path))
     assert loaded.env.spec.max_episode_steps == given.spec.max_episode_steps

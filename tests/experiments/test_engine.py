@@ -125,7 +125,7 @@ def assert_continued(out, finished, half):
         pytest.param("Ctrl-C", marks=pytest.mark.slow),
     ],
 )
-def test_a_sweep_that_was_cut_short_goes_on_and_ends_with_the_same_rows(how, quiet, tmp_path):
+def test_a_sweep_that_was_interrupted_continues_and_ends_with_the_same_rows(how, quiet, tmp_path):
     process = start(tmp_path)
     wait_for(lambda: half_run(tmp_path) or process.poll() is not None, "a checkpoint")
     if how == "kill -9 of the group":
@@ -181,7 +181,7 @@ def test_a_worker_that_is_asked_to_stop_before_its_order_has_not_failed(tmp_path
 # ---------------------------------------------------------------------- trials that fail, processes that die
 
 
-def test_a_trial_whose_process_dies_is_taken_up_again_from_its_checkpoint(tmp_path):
+def test_a_trial_whose_process_dies_is_restarted_from_its_checkpoint(tmp_path):
     (tmp_path / "lives").mkdir()
     dying = mortal(tmp_path / "lives", lives=1)
     [folder] = run_trials([dying], tmp_path / "died", LocalEngine())
@@ -191,7 +191,7 @@ def test_a_trial_whose_process_dies_is_taken_up_again_from_its_checkpoint(tmp_pa
     assert steps.count(100) == 1 and steps.count(300) == 1
 
 
-def test_failing_trials_are_told_at_the_end_and_the_others_finish(tmp_path, capsys):
+def test_failing_trials_are_listed_at_the_end_and_the_others_finish(tmp_path, capsys):
     (tmp_path / "lives").mkdir()
     good = tiny_trials()[3]
     bad = trial("ebu", "NoSuchThing-v0", 0)
@@ -250,7 +250,7 @@ def test_a_store_keeps_every_trial_and_gives_it_back(quiet, stored, tmp_path):
     assert rows(run_trials(few, tmp_path / "elsewhere", engine)).items() <= rows_of(quiet).items()
 
 
-def test_another_machine_goes_on_from_the_checkpoint_in_the_store(tmp_path):
+def test_another_machine_continues_from_the_checkpoint_in_the_store(tmp_path):
     (tmp_path / "lives").mkdir()
     store, dying = f"file://{tmp_path / 'store'}", mortal(tmp_path / "lives", lives=1)
     with pytest.raises(RunFailure):
@@ -262,7 +262,7 @@ def test_another_machine_goes_on_from_the_checkpoint_in_the_store(tmp_path):
     assert steps.count(100) == 1  # the second machine did not begin again
 
 
-def test_a_store_that_cannot_be_reached_is_told_in_one_line(tmp_path):
+def test_a_store_that_cannot_be_reached_is_reported_in_one_line(tmp_path):
     with pytest.raises(UserError, match="nosuch://"):
         run_trials(tiny_trials(), tmp_path, LocalEngine(store="nosuch://somewhere"))
 

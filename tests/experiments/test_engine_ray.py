@@ -89,7 +89,7 @@ def test_nodes_that_do_not_see_the_folder_send_their_files_back(cluster, quiet, 
 
 
 @pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.slow), False])
-def test_a_stopped_sweep_goes_on(shared, cluster, tmp_path, monkeypatch):
+def test_a_stopped_sweep_continues(shared, cluster, tmp_path, monkeypatch):
     """What Ctrl-C sets in motion, without the signal: that would be pytest's."""
     gate, out = tmp_path / "gate", tmp_path / "out"
     gate.mkdir()
@@ -139,6 +139,6 @@ def test_a_cluster_started_here_gives_the_same_rows(quiet, tmp_path):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
-def test_a_cluster_that_is_not_there_is_told_in_one_line(address, tmp_path):
+def test_a_cluster_that_is_not_there_is_reported_in_one_line(address, tmp_path):
     with pytest.raises(UserError, match=f"no Ray cluster answers at {address}; start one"):
         RayEngine(address=address)._connect(ray)

@@ -111,7 +111,7 @@ def test_the_full_mazes_have_the_papers_settings():
     assert Counter(one.label for one in table1.trials("full")) == {"EBU (β=1)": 200, "One-step DQN": 200, "N-step DQN": 200}
 
 
-def test_twenty_million_frames_are_ten_million_carried_on():
+def test_twenty_million_frames_are_ten_million_continued():
     """80 epochs, and everything that depends on the step as in the run of 40: ε reaches 0.1 after the same million."""
     long, short = (trial("ebu", "ALE/Breakout-v5", 0, **scale).config() for scale in (atari.FULL_20M, atari.FULL_10M))
     assert (long.steps, short.steps) == (80 * 62_500, 40 * 62_500)

@@ -220,7 +220,7 @@ def test_a_new_learning_rate_is_used_from_the_next_step():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "deepmind-rmsprop"])
-def test_a_restored_learner_goes_on_as_if_never_stopped(optimizer):
+def test_a_restored_learner_continues_as_if_never_stopped(optimizer):
     learner, other = (make_learner(seed=seed, optimizer=optimizer, optimizer_eps=0.01) for seed in (0, 1))
     for turn in range(3):
         learner.update(make_batch(seed=turn))

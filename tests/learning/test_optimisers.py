@@ -110,7 +110,7 @@ def test_no_learner_sees_another(name):
 
 @pytest.mark.parametrize("fused_from", [1, 10**9])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_a_restored_optimiser_goes_on_as_if_never_stopped(name, fused_from, monkeypatch):
+def test_a_restored_optimiser_continues_as_if_never_stopped(name, fused_from, monkeypatch):
     monkeypatch.setattr(optimisers, "FUSED_FROM_ELEMENTS", fused_from)
     config, series = LearnerConfig(optimizer_eps=0.01), gradients()
     straight = optimise(name, config, series)[-1]

@@ -299,7 +299,7 @@ def test_a_damaged_episode_is_refused(compress):
 
 
 @pytest.mark.parametrize("compress", ["always", "never"])
-def test_a_restored_memory_goes_on_like_the_original(compress):
+def test_a_restored_memory_continues_like_the_original(compress):
     rng = np.random.default_rng(8)
 
     def make():

@@ -28,7 +28,7 @@ def test_ranges_lie_end_to_end():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int64, np.bool_, np.float16])
 @pytest.mark.parametrize("shape", [(3,), (2, 5, 4)])
-def test_any_dtype_and_shape_comes_back_exactly(store_class, dtype, shape):
+def test_any_dtype_and_shape_is_restored_exactly(store_class, dtype, shape):
     rng = np.random.default_rng(0)
     store = store_class(shape, dtype)
     episodes = [noise(rng, count, shape, dtype) for count in (2, BLOCK_FRAMES, 5)]

@@ -56,7 +56,7 @@ def test_taken_rows_are_copies():
     assert taken.tolist() == [1, 2, 3]
 
 
-def test_restarting_forgets_the_rows_and_goes_on_from_a_number():
+def test_restarting_forgets_the_rows_and_continues_from_a_number():
     other = Ring((), np.int64, room=4)
     other.append(np.array([99]))
     other.restart(2)

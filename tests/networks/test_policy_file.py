@@ -55,7 +55,7 @@ def refused(path):
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_everything_saved_comes_back(tmp_path, kind):
+def test_everything_saved_is_restored(tmp_path, kind):
     policy = make_policy(kind)
     save_policy(tmp_path / "p.ebu", policy)
     loaded = load_policy(tmp_path / "p.ebu")
@@ -215,7 +215,7 @@ def test_a_pickle_is_refused_and_not_run(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_file_cut_short(saved, share):
+def test_a_truncated_file(saved, share):
     content = saved.read_bytes()
     saved.write_bytes(content[: int(len(content) * share)])
     refused(saved)

@@ -87,7 +87,7 @@ def test_aggregate_gives_mean_median_and_the_mean_of_the_middle_half() -> None:
     assert aggregate([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1000.0]) == Aggregate(8, 127.625, 3.5, 3.5)
 
 
-def test_games_may_be_named_by_id_and_come_back_by_the_papers_name() -> None:
+def test_games_may_be_named_by_id_and_are_known_by_the_papers_name() -> None:
     assert human_normalised_scores({"ALE/Pong-v5": 9.3}) == {"Pong": 100.0}
     assert count_wins({"ALE/Pong-v5": 1.0}, {"pong": 1.0}) == Wins(0, 0, 1)
 

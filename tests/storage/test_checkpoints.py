@@ -325,7 +325,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_announced_in_one_line(tmp_path,
     assert len(verify(tmp_path)) == 1
 
 
-def test_without_a_good_checkpoint_the_run_cannot_go_on(tmp_path, quiet):
+def test_without_a_good_checkpoint_the_run_cannot_continue(tmp_path, quiet):
     fill(tmp_path)
     for generation in (1, 2):
         damage(tmp_path / f"generation-0000000{generation}" / "tensors.safetensors")

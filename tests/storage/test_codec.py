@@ -99,13 +99,13 @@ trees = st.recursive(
 
 @given(trees)
 @settings(max_examples=300)
-def test_any_state_comes_back_equal_in_type_shape_and_bits(tree):
+def test_any_state_is_restored_equal_in_type_shape_and_bits(tree):
     assert same(through_files(tree), tree)
 
 
 @pytest.mark.parametrize("dtype", NUMPY_TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
-def test_an_array_of_every_type_and_shape_comes_back(dtype, shape):
+def test_an_array_of_every_type_and_shape_is_restored(dtype, shape):
     array = np.arange(math.prod(shape)).astype("u1").repeat(dtype.itemsize)[: math.prod(shape) * dtype.itemsize]
     array = array.view(dtype).reshape(shape) if dtype.kind not in "?U" else np.ones(shape, dtype)
     back = through_files({"array": array})["array"]
@@ -115,11 +115,11 @@ def test_an_array_of_every_type_and_shape_comes_back(dtype, shape):
 
 @pytest.mark.parametrize("dtype", TORCH_TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
-def test_a_tensor_of_every_type_and_shape_comes_back(dtype, shape):
+def test_a_tensor_of_every_type_and_shape_is_restored(dtype, shape):
     assert same(through_files(torch.ones(shape).to(dtype)), torch.ones(shape).to(dtype))
 
 
-def test_every_bit_of_a_nan_comes_back():
+def test_every_bit_of_a_nan_is_restored():
     odd = struct.unpack("<d", bytes.fromhex("010203040506f87f"))[0]
     assert struct.pack("<d", through_files([odd])[0]).hex() == "010203040506f87f"
 
@@ -173,7 +173,7 @@ class Sneaky(int):
     [object(), {1: 2}, {1, 2}, Sneaky(3), np.array([None]), np.ones(2, []), torch.ones(2).to_sparse(), 1j, range(3)],
     ids=lambda leaf: type(leaf).__name__,
 )
-def test_what_would_not_come_back_equal_is_refused_with_its_place(leaf):
+def test_what_would_not_be_restored_equal_is_refused_with_its_place(leaf):
     with pytest.raises(TypeError, match="saved"):
         flatten({"agent": [leaf]})
 

@@ -191,7 +191,7 @@ def test_only_regular_files_are_written_to_or_cut(tmp_path, kind):
     assert kind != "link" or (tmp_path / "victim").read_text() == "precious"
 
 
-def test_a_file_that_is_missing_is_told_from_one_that_is_refused(tmp_path):
+def test_a_file_that_is_missing_is_distinguished_from_one_that_is_refused(tmp_path):
     for name in ("x", "x/y", "x\0y"):
         with pytest.raises(Missing):
             read_file(tmp_path / name, 10)

@@ -38,7 +38,7 @@ def holder(tmp_path):
     process.stdout.close()
 
 
-def test_a_second_writer_is_told_who_is_in_the_way(tmp_path, holder):
+def test_a_second_writer_is_told_which_process_holds_the_lock(tmp_path, holder):
     with pytest.raises(UserError, match=rf"is being written by process {holder.pid} on \S+ since 20") as refusal:
         RunLock(tmp_path).__enter__()
     assert "\n" not in str(refusal.value)

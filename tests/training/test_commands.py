@@ -51,7 +51,7 @@ def test_a_folder_that_holds_a_run_is_refused_with_the_way_out(made, capsys):
     assert (made / "config.json").read_bytes() == before
 
 
-def test_a_second_writer_is_told_who_is_at_it(made, capsys):
+def test_a_second_writer_is_told_which_process_holds_the_run(made, capsys):
     with RunLock(made):
         assert ebu_("resume", made) == 2
     (line,) = capsys.readouterr().err.splitlines()

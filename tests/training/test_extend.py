@@ -56,7 +56,7 @@ def test_an_extended_run_is_what_learning_on_over_the_sum_gives(finished, extend
     assert (ebu.load(extended / "policy.ebu").q_values(state) != again.q_values(state)).any()  # ε would start at 1 again
 
 
-def test_its_rows_go_on_and_its_files_say_so(finished, extended):
+def test_its_rows_continue_and_its_files_say_so(finished, extended):
     before, after = ((folder / "metrics.jsonl").read_bytes() for folder in (finished, extended))
     assert after.startswith(before)
     rows = [json.loads(line) for line in after.splitlines()]
@@ -68,7 +68,7 @@ def test_its_rows_go_on_and_its_files_say_so(finished, extended):
 
 
 @pytest.mark.parametrize("stop_at", [FIRST + 1, 290])
-def test_an_extension_that_is_interrupted_goes_on_exactly(finished, extended, tmp_path, stop_at):
+def test_an_extension_that_is_interrupted_continues_exactly(finished, extended, tmp_path, stop_at):
     shutil.copytree(finished, tmp_path / "run")
     folder = tmp_path / "run"
     ebu.resume(folder, steps=LAST, callback=lambda event: event.step < stop_at, announce=lambda text: None)
@@ -77,7 +77,7 @@ def test_an_extension_that_is_interrupted_goes_on_exactly(finished, extended, tm
     assert files(folder) == files(extended)
 
 
-def test_an_extension_that_ended_before_its_first_step_goes_on_exactly(finished, extended, tmp_path):
+def test_an_extension_that_ended_before_its_first_step_continues_exactly(finished, extended, tmp_path):
     shutil.copytree(finished, tmp_path / "run")
     folder = RunFolder.open(tmp_path / "run")
     folder.extend(folder.extended_config(LAST))  # and then the power fails

@@ -60,7 +60,7 @@ def train(session, listeners=()):
 # ---------------------------------------------------------------------- failure.json
 
 
-def test_a_failure_is_left_in_the_folder_until_the_run_goes_on(tmp_path, moody):
+def test_a_failure_is_left_in_the_folder_until_the_run_continues(tmp_path, moody):
     config = configure("dqn", "Moody-v0", steps=200, eval_every=0, **SMALL)
     agent, session = session_of(tmp_path / "r", config)
 
@@ -130,7 +130,7 @@ def test_an_evaluation_that_raises_leaves_a_checkpoint_and_is_done_again(tmp_pat
     assert metrics[0] == metrics[1]  # nothing was lost: the training's own environment was sound
 
 
-def test_an_environment_that_raises_in_the_probe_is_told_by_the_run(tmp_path, moody, capsys):
+def test_an_environment_that_raises_in_the_probe_is_reported_by_the_run(tmp_path, moody, capsys):
     moody.broken = True
     assert comes_back_exactly(Moody())
     assert main(["train", "--env", "Moody-v0", *FLAGS.split(), "--run", str(tmp_path / "r")]) == 1
@@ -139,7 +139,7 @@ def test_an_environment_that_raises_in_the_probe_is_told_by_the_run(tmp_path, mo
     assert verify(tmp_path / "r" / "checkpoints") == []
 
 
-def test_an_environment_that_refuses_its_old_actions_does_not_come_back(moody):
+def test_an_environment_that_refuses_its_old_actions_is_not_restored(moody):
     env = Moody()
     first, _ = env.reset(seed=0)
     episode = OpenEpisode(0, [first])

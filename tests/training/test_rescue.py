@@ -80,7 +80,7 @@ def resume(run, **options):
     return agent, said
 
 
-def test_one_damaged_segment_makes_every_checkpoint_unusable_and_the_way_out_is_told(run, capsys):
+def test_one_damaged_segment_makes_every_checkpoint_unusable_and_the_way_out_is_stated(run, capsys):
     (_, path), *_ = segments_of(run)[0]
     damage(path)
     assert main(["resume", str(run), *QUIET]) == 2

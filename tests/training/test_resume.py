@@ -141,13 +141,13 @@ def killed_runs(run_cli, tmp_path, algo, line, kills):
         ("ebu", "evaluate:3"),
     ],
 )
-def test_a_run_killed_inside_a_named_point_goes_on_exactly(run_cli, tmp_path, algo, point):
+def test_a_run_killed_inside_a_named_point_continues_exactly(run_cli, tmp_path, algo, point):
     killed_runs(run_cli, tmp_path, algo, KILLED[algo], [("point", point)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algo", list(KILLED))
-def test_runs_killed_at_random_moments_go_on_exactly(run_cli, tmp_path, algo):
+def test_runs_killed_at_random_moments_continue_exactly(run_cli, tmp_path, algo):
     """17 kills of each of three methods: a third at named points, the rest at random times."""
     rng = random.Random(algo)
     names = [*POINTS, "targets", "evaluate", "trainer:save"] + (["synchronise"] if algo == "adaptive-ebu" else [])
@@ -158,7 +158,7 @@ def test_runs_killed_at_random_moments_go_on_exactly(run_cli, tmp_path, algo):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("env", ["MinAtar/Breakout-v1", "breakout"])
-def test_runs_on_images_killed_at_random_moments_go_on_exactly(run_cli, tmp_path, env):
+def test_runs_on_images_killed_at_random_moments_continue_exactly(run_cli, tmp_path, env):
     rng = random.Random(env)
     line = f"--env {env} --train-freq 16 --eval-episodes 1"
     killed_runs(run_cli, tmp_path, "ebu", line, [("time", 0.3 + 0.7 * rng.random()) for _ in range(4)])
@@ -167,7 +167,7 @@ def test_runs_on_images_killed_at_random_moments_go_on_exactly(run_cli, tmp_path
 # ---------------------------------------------------------------------- signals
 
 
-def test_a_signal_stops_the_run_with_a_checkpoint_and_the_command_to_go_on(tmp_path):
+def test_a_signal_stops_the_run_with_a_checkpoint_and_the_command_that_resumes(tmp_path):
     arguments = ["train", "--env", "CartPole-v1", "--steps", "100000000", "--quiet", "True", "--tensorboard", "False"]
     process = subprocess.Popen(
         [sys.executable, "-m", "ebu.cli", *arguments, "--run", str(tmp_path / "r")], stderr=subprocess.PIPE
@@ -272,7 +272,7 @@ def test_an_environment_that_raises_stops_the_run_with_a_checkpoint_and_drops_it
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "maze", "MinAtar/Breakout-v1", "breakout"])
-def test_environments_come_back_to_the_middle_of_an_episode(name):
+def test_environments_are_restored_to_the_middle_of_an_episode(name):
     rng = np.random.default_rng(0)
     env, other = make_environment(name), make_environment(name)
     assert comes_back_exactly(env)
