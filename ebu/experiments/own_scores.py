@@ -17,7 +17,7 @@ from ebu.envs.atari_games import find_game
 from ebu.experiments import atari, output
 from ebu.experiments.item import Item
 from ebu.experiments.sweeps.trials import Trial
-from ebu.report.groups import rank
+from ebu.report.groups import order_of
 from ebu.report.rows import Run
 from ebu.report.scores import Aggregate, aggregate, human_normalised_scores
 
@@ -79,7 +79,7 @@ def columns(runs: Iterable[Run]) -> list[Column]:
             key = (method_of(run), run.algo, str(run.settings.get("preset")), end)
             found.setdefault(key, {}).setdefault(game.name, []).append(run)
     made = [_column(*key, by_game) for key, by_game in found.items()]
-    return sorted(made, key=lambda column: (-column.steps, column.preset, rank(column.algo), column.method))
+    return sorted(made, key=lambda column: (-column.steps, column.preset, order_of(column.algo), column.method))
 
 
 def _column(method: str, algo: str, preset: str, steps: int, by_game: dict[str, list[Run]]) -> Column:

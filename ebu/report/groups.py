@@ -72,13 +72,13 @@ def group(runs: Iterable[Run]) -> list[Group]:
     groups = []
     for world, methods in by_env.items():
         labels = _method_names(leaders[world], telling, several_presets=len(presets) > 1)
-        for key in sorted(methods, key=lambda key: (rank(key[0]), labels[key])):
+        for key in sorted(methods, key=lambda key: (order_of(key[0]), labels[key])):
             repetitions = sorted(methods[key], key=lambda run: (run.seed, str(run.path)))
             groups.append(Group(names[world], labels[key], tuple(repetitions)))
     return groups
 
 
-def rank(algo: str) -> int:
+def order_of(algo: str) -> int:
     return PREFERRED.index(algo) if algo in PREFERRED else len(PREFERRED)
 
 
@@ -86,7 +86,7 @@ def slots(groups: Sequence[Group]) -> dict[str, int]:
     """A colour and dash for every method: the same algorithm looks the same on every page, as far as it can."""
     taken: dict[str, int] = {}
     for member in groups:
-        wanted = rank(member.algo)
+        wanted = order_of(member.algo)
         if member.method not in taken:
             taken[member.method] = next(slot for slot in range(wanted, wanted + 1000) if slot not in taken.values())
     return taken

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +35,11 @@ from ebu.storage.codec import (
 )
 from ebu.storage.faults import reached
 from ebu.storage.files import Damaged, FileRecord, open_recorded, read_recorded, words_for, write_file
+from ebu.storage.loaded import Loaded, LostEpisodes, StoredEpisodes, empty_blocks, split_blocks
 from ebu.storage.manifest import BLOCKS, FILES, MANIFEST, STATE, TENSORS, Manifest
 from ebu.storage.segments import SEGMENT_NAME, EpisodeSource, Segment, plan
 
 MAX_GENERATION = 99_999_999
-MAX_RANGES = 8
 
 # Where EBU_KILL_AT can end the process, in order.
 POINTS = tuple(
@@ -49,30 +48,6 @@ POINTS = tuple(
 )
 
 _GENERATION = re.compile(r"generation-([0-9]{8})")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    step: int
-    tree: Any
-    episodes: Iterable[tuple[int, bytes]]  # read from the disk as they are used; use them up before the next save
-    lost: Lost | None = None  # episodes that are damaged and left out
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Episodes of a checkpoint that are damaged, and in which way."""
-
-    numbers: tuple[int, ...]
-    reason: str
-
-    def __str__(self) -> str:
-        """Their numbers as ranges, as many as fit a line."""
-        found = set(self.numbers)
-        firsts = (number for number in self.numbers if number - 1 not in found)
-        lasts = (number for number in self.numbers if number + 1 not in found)
-        words = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in zip(firsts, lasts)]
-        return ", ".join(words if len(words) <= MAX_RANGES else [*words[: MAX_RANGES - 1], "…", words[-1]])
 
 
 class CheckpointStore:
@@ -265,7 +240,7 @@ class CheckpointStore:
                 announce(f"{self._path(generation).name} is damaged ({_line(error)})")
         return None
 
-    def _intact(self, manifest: Manifest) -> tuple[StoredEpisodes, Lost]:
+    def _intact(self, manifest: Manifest) -> tuple[StoredEpisodes, LostEpisodes]:
         """The episodes of a checkpoint that are as they were written, and those that are not."""
         reasons = {}
         for segment in manifest.segments:
@@ -276,7 +251,7 @@ class CheckpointStore:
         kept = StoredEpisodes(self.folder, manifest, frozenset(reasons))
         intact = {number for number, _ in kept}
         numbers = tuple(number for number in range(manifest.first, manifest.end) if number not in intact)
-        return kept, Lost(numbers, next(iter(reasons.values()), ""))
+        return kept, LostEpisodes(numbers, next(iter(reasons.values()), ""))
 
     def problems(self) -> list[str]:
         """What is wrong with any of the checkpoints, a line each; a run may be writing meanwhile."""
@@ -307,7 +282,7 @@ class CheckpointStore:
         if not isinstance(value, dict) or value.keys() != {"tree", "blocks"}:
             raise Damaged(f"{STATE} is not a state")
         entries = value["blocks"]
-        named = _split(read_recorded(path, blocks), entries) if with_blocks else _empty(entries)
+        named = split_blocks(read_recorded(path, blocks), entries) if with_blocks else empty_blocks(entries)
         return manifest, unflatten(value["tree"], decode_tensors(read_recorded(path, tensors)), named)
 
     def _manifest(self, generation: int) -> Manifest:
@@ -326,44 +301,6 @@ class CheckpointStore:
         except OSError as error:
             raise UserError(f"the checkpoints in {self.folder} cannot be read: {error.strerror}") from error
         return [int(match[1]) for match in map(_GENERATION.fullmatch, names) if match]
-
-
-@dataclass(frozen=True)
-class StoredEpisodes:
-    """The episodes of a checkpoint, one at a time; of segments that are damaged, those that are not."""
-
-    folder: Path
-    manifest: Manifest
-    damaged: frozenset[Segment] = frozenset()
-
-    def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        for segment in self.manifest.segments:
-            read = segment.read_intact if segment in self.damaged else segment.read
-            yield from read(self.folder, self.manifest.first)
-
-
-def _split(data: bytearray, entries: Any) -> dict[str, bytes]:
-    """The blocks by name, cut from their file."""
-    blocks: dict[str, bytes] = {}
-    end = 0
-    for entry in entries if isinstance(entries, list) else [entries]:
-        match entry:
-            case [str(name), int(length)] if 0 <= length <= len(data) - end and name not in blocks:
-                blocks[name] = bytes(memoryview(data)[end : end + length])
-                end += length
-            case _:
-                raise Damaged(f"{STATE} describes blocks that are not in {BLOCKS}")
-    if end != len(data):
-        raise Damaged(f"{BLOCKS} holds more than {STATE} describes")
-    return blocks
-
-
-def _empty(entries: Any) -> dict[str, bytes]:
-    """Nothing under the name of every block."""
-    try:
-        return {str(name): b"" for name, _ in entries}
-    except (TypeError, ValueError) as error:
-        raise Damaged(f"{STATE} describes blocks that are not in {BLOCKS}") from error
 
 
 def _line(error: Exception) -> str:

@@ -41,7 +41,7 @@ _VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,80}")
 OLD_ASIDES = {f"{name}.part" for name in (*FILES, "summary.json", "failure.json")}  # as older versions named them
 
 
-class Lost(UserError):
+class LostSettings(UserError):
     """The settings are missing or damaged."""
 
 
@@ -93,7 +93,7 @@ class RunFolder:
         """The settings, from the newest good checkpoint where config.json is missing or damaged."""
         try:
             return self.read_config()
-        except Lost as lost:
+        except LostSettings as lost:
             text, _ = self._settings_of_checkpoint(lost)
             return from_json(text)
 
@@ -105,7 +105,7 @@ class RunFolder:
         """
         try:
             return self.read_config()
-        except Lost as lost:
+        except LostSettings as lost:
             from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
 
             if known is not None and not CheckpointStore(self.checkpoints).exists():
@@ -122,13 +122,13 @@ class RunFolder:
         try:
             return from_json(read_text(self.settings, MAX_JSON_FILE))
         except Missing as error:
-            raise Lost(f"{self.settings} is missing") from error
+            raise LostSettings(f"{self.settings} is missing") from error
         except Damaged as error:  # not what a power cut leaves of it, or not a text
             if isinstance(error.__cause__, UnicodeDecodeError):
-                raise Lost(f"{self.settings} is damaged ({error})") from error
+                raise LostSettings(f"{self.settings} is damaged ({error})") from error
             raise UserError(f"{self.settings} cannot be read: {error}") from error
         except (UserError, ValueError, TypeError, RecursionError) as error:
-            raise Lost(f"{self.settings} is damaged ({error})") from error
+            raise LostSettings(f"{self.settings} is damaged ({error})") from error
 
     def _settings_of_checkpoint(self, lost: UserError) -> tuple[str, int]:
         """The settings in the newest good checkpoint as they were written, and its step."""

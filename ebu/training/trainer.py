@@ -9,9 +9,10 @@ from contextlib import ExitStack, contextmanager
 from ebu.config import from_json, is_extension, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
 from ebu.storage import files
-from ebu.storage.checkpoints import CheckpointStore, Loaded
+from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
+from ebu.storage.loaded import Loaded
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
 from ebu.training.events import EpisodeEnded, Event, Listener
