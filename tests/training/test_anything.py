@@ -106,6 +106,8 @@ def sensible(name, env):
         return st.lists(st.floats(0, 1), min_size=1, max_size=4).map(tuple)
     if name == "device":
         return st.sampled_from(["cpu", "auto"])
+    if name == "threads":  # a thousand that spin would keep everything else on the machine waiting
+        return st.integers(0, 3)
     if get_origin(hint) is Literal:
         return st.sampled_from(get_args(hint))
     if hint is bool:
