@@ -53,7 +53,7 @@ _PLAINER = {
     r"^Unrecognized options: (.*)$": r"unexpected arguments: \1",
     r"^Error parsing (--[\w-]+): invalid literal for int\(\).*: ('.*')$": r"\1 takes a whole number (20000, 20k, 2e4), got \2",
     r"^Error parsing (--[\w-]+): could not convert string to float: ('.*')$": r"\1 takes a number, got \2",
-    r"^Missing value for argument '(--[\w-]+)'\. Expected .*$": r"\1 takes a value",
+    r"^Missing value for argument '(?:\(')?(--[\w-]+)(?:',\))?'\. Expected .*$": r"\1 takes a value",
 }
 
 

@@ -86,4 +86,5 @@ def whole_number(text: str) -> str:
     if match is None:
         return text
     value = Decimal(match[1].replace("_", "")) * _UNITS[match[2].lower()]
-    return str(int(value)) if value == value.to_integral_value() else text
+    is_written_out = value.adjusted() < 1_000 and value == value.to_integral_value()  # Python refuses thousands of digits
+    return str(int(value)) if is_written_out else text

@@ -100,6 +100,8 @@ def sensible(name, env):
     hint, default = HINTS[name], flat(Config())[name]
     if name == "env_args":
         return st.lists(st.sampled_from(ARGUMENTS.get(family(env).name, ["max_episode_steps=5"])), max_size=2).map(tuple)
+    if name == "env_wrappers":
+        return st.sampled_from([(), ('ClipReward {"max_reward": 1}',)])
     if name == "hidden_sizes":
         return st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple)
     if name == "betas":
