@@ -1,7 +1,7 @@
 """A maze as a picture and as text: walls, the path so far, and the arrows of learned values when there are any.
 
-Colours are Okabe and Ito's, apart for every common colour blindness; what matters also differs in shape (a move off
-the shortest way is a hollow arrow).
+Colours are Okabe and Ito's, distinguishable with all common kinds of colour blindness; what matters also differs in shape (a
+move off the shortest way is a hollow arrow).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ BUDGETS = ("quick", "laptop", "full")  # minutes, a night on two cores, the pape
 class Item:
     """How an item is called, what it shows, its settings by budget, and the functions that make it.
 
-    Either ``run`` computes it at once, or ``trials`` says what is to be trained and ``analyse`` reads the run folders.
+    Either ``run`` computes it directly, or ``trials`` says what is to be trained and ``analyse`` reads the run folders.
     Both return the rows, and write rows, picture, table and page with ``ebu.experiments.output``.
     """
 

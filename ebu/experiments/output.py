@@ -1,4 +1,4 @@
-"""What every item leaves behind: rows, a table with the published numbers beside ours, a page around its picture."""
+"""What every item writes: rows, a table with the published numbers beside ours, a page around its picture."""
 
 from __future__ import annotations
 

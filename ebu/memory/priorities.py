@@ -19,7 +19,7 @@ from ebu.types import Array, Span
 
 SORT_INTERVAL = 1_000_000  # changes between full sorts
 REBUILD_SHARE = 32  # from one in so many steps on, sorting everything is faster than moving one step at a time
-COUNT_DRIFT = 0.01  # the segments are computed anew when the number of steps has changed by more than this share …
+COUNT_DRIFT = 0.01  # the segments are recomputed when the number of steps has changed by more than this share …
 ALPHA_DRIFT = 0.005  # … or α by more than this
 MAX_SEGMENTS = 1_000_000  # of a saved state: no minibatch is larger
 
@@ -134,7 +134,7 @@ class PriorityHeap:
     def _bounds(self, count: int, alpha: float) -> Array:
         """Where the segments begin and end on the axis of ranks, ``[count + 1]`` from 0 to the number of steps.
 
-        Computed anew only when the number of steps or α has changed noticeably; stretched to fit meanwhile.
+        Recomputed only when the number of steps or α has changed noticeably; stretched to fit meanwhile.
         """
         size = len(self)
         known = self._segments_of
@@ -285,7 +285,7 @@ class PrioritySampler:
     def feedback(self, steps: Array, errors: Array) -> None:
         """The errors δ ``[B]`` these steps were just replayed with; their size counts up to 1, as in DQN's loss."""
         sizes = np.minimum(np.abs(errors), 1.0).astype(np.float64)
-        self._heap.update(steps, np.nan_to_num(sizes, nan=1.0))  # it is for the loop to stop a run at NaN
+        self._heap.update(steps, np.nan_to_num(sizes, nan=1.0))  # stopping a run at NaN is the loop's task
 
     def renumber(self, kept: Array, first: int) -> None:
         self._heap.renumber(kept, first)

@@ -50,7 +50,7 @@ class SavedPolicy:
 
 
 def save_policy(path: Path, policy: SavedPolicy) -> None:
-    """Whole or not at all, whatever fails on the way. The same policy is the same bytes."""
+    """Atomic: the whole file or the one before, whatever fails. The same policy gives the same bytes."""
     header = {
         "config": flat(policy.config),
         "observation": asdict(policy.observation),

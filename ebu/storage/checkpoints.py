@@ -9,7 +9,7 @@ A generation is one checkpoint (``manifest.py`` says what it consists of). Episo
 that several of them share (``segments.py``); one goes when no generation refers to it.
 
 Everything is written under a name that ends in ``.part``, synced, and renamed: segments first, the generation last.
-The manifest gives size and SHA-256 of every file, its own included. Whatever fails on the way, the checkpoint before
+The manifest gives size and SHA-256 of every file, its own included. Whatever fails, the checkpoint before
 stays as it was. Only the holder of the run's lock may call ``save`` or ``clean``; reading changes nothing.
 """
 
@@ -217,7 +217,7 @@ class CheckpointStore:
             run = self.folder.parent
             resume, rescue = f"`ebu resume {run} --drop-damaged`", f"`ebu rescue {run} --out policy.ebu`"
             raise UserError(f"{words}; {resume} continues without the damaged episodes, {rescue} saves the policy")
-        self._damaged = set(faults)  # none of whose segments is used again: what is kept is written anew
+        self._damaged = set(faults)  # none of whose segments is used again: what is kept is written again
         return Loaded(manifest.step, tree, *self._intact(manifest))
 
     def load_weights(self, announce: Callable[[str], None]) -> Loaded | None:

@@ -62,7 +62,7 @@ def modulus(j: int, beta: float, gamma: float) -> float:
 
 
 def any_behaviour(rng: np.random.Generator, actions: int) -> Behaviour:
-    """Positive chances drawn anew at every node: an arbitrary schedule."""
+    """Positive probabilities redrawn at every node: an arbitrary schedule."""
     return lambda state: 0.98 * rng.dirichlet(np.ones(actions)) + 0.02 / actions
 
 

@@ -1,4 +1,4 @@
-"""A changed bit in any file of a run that is not finished: noticed by ``ebu verify``, or without effect on the run."""
+"""A changed bit in any file of a run, finished or not: noticed by ``ebu verify``, or without effect on the run."""
 
 import shutil
 
@@ -78,6 +78,14 @@ def test_a_changed_bit_in_any_file_is_noticed_or_without_effect(run, stopped, nu
         "config.json", "versions.json", "metrics.jsonl", "timing.jsonl", "policy.ebu", "lock", "events.out", "episodes",
         "manifest.json", "state.json", "tensors.safetensors", "blocks.bin",
     } - {path.name for path in run.rglob("*") if not path.stat().st_size}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [2, pytest.param(250, marks=pytest.mark.slow)])
+def test_a_changed_bit_in_any_file_of_a_finished_run_is_noticed(run, number):
+    ebu.resume(run, announce=lambda line: None)
+    assert RunFolder(run).is_finished and any(run.glob("checkpoints/generation-*"))
+    for path, place in damages(run, number):
+        assert verify_run(RunFolder(run)) or path.name == "lock", (path.name, place)
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(25, marks=pytest.mark.slow)])

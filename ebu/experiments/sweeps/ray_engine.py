@@ -147,7 +147,7 @@ class Board:
         self._stop = False
 
     def tell(self, name: str, step: int, score: float | None) -> bool:
-        """Called by a trial now and then; true asks it to stop."""
+        """Called by a trial at intervals; true asks it to stop."""
         self._standings[name] = (step, score)
         return self._stop
 

@@ -141,7 +141,7 @@ class Sweep:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """A live table in a terminal, a line now and then elsewhere."""
+        """A live table in a terminal, lines at intervals elsewhere."""
         if not self.console.is_terminal:
             yield
             self.refresh()
