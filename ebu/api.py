@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +23,26 @@ if TYPE_CHECKING:
     from ebu.training.events import Listener
 
 
-def load(path: str | Path, env: gymnasium.Env[Any, Any] | None = None, device: str = "auto", trust_env: bool = False) -> Agent:
-    """An agent with a saved policy. ``env`` is needed where the policy was trained on an object without an id.
+def load(
+    path: str | Path,
+    env: gymnasium.Env[Any, Any] | None = None,
+    device: str = "auto",
+    trust_env: bool = False,
+    best: bool = False,
+) -> Agent:
+    """An agent with the policy of a file or a run folder; with ``best``, the run's policy of the best evaluation.
+
+    ``env`` is needed where the policy was trained on an object that cannot be made again.
 
     A file that names an environment as ``module:id`` has that module imported, which runs its code: only with
     ``trust_env``, or with an ``env`` of your own.
     """
     from ebu.networks.policy_file import load_policy
 
+    if os.path.isdir(path):  # which takes names that no file can have, too
+        path = RunFolder.open(Path(path)).policy_file(best)
+    elif best:
+        raise UserError(f"best=True takes a run folder, got the file {path}")
     saved = load_policy(Path(path))
     require_trust(saved.config.environment.env, trust_env or env is not None, path)
     agent = Agent.from_config(override(saved.config, device=device), env)

@@ -17,12 +17,12 @@ class Saving(BaseAgent):
 
     def save(self, path: str | Path) -> None:
         """Write the policy (weights and settings, no replay memory) to one file without pickle."""
-        from ebu.networks.policy_file import SavedPolicy, save_policy
+        from ebu.networks.policy_file import save_policy
+        from ebu.training.best import policy_of
 
         saved = self._restored
         if self._loop is not None or saved is None:
-            tensors = self.loop.learner.online.named_tensors(self.loop.rotation.leader())
-            saved = SavedPolicy(self.config, self.interface.spec, self.interface.actions, self.interface.stack, tensors)
+            saved = policy_of(self.loop, self.config)
         save_policy(Path(path), saved)
 
     def restore(self, saved: SavedPolicy) -> None:

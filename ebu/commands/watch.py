@@ -20,7 +20,6 @@ from ebu.api import evaluate, load
 from ebu.commands.parsing import parse
 from ebu.commands.window import Window, WindowClosed
 from ebu.errors import UserError
-from ebu.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class EvalArguments:
     """Probability of a random action."""
     seed: int = 0
     device: str = "auto"
+    best: bool = False
+    """Of a run folder: the policy of the best evaluation instead of the last one."""
     trust_env: bool = False
     """Import the module of an environment that the file names as module:id."""
 
@@ -57,6 +58,8 @@ class PlayArguments:
     max_steps: int = 10_000
     """Stop an episode after this many steps."""
     device: str = "auto"
+    best: bool = False
+    """Of a run folder: the policy of the best evaluation instead of the last one."""
     trust_env: bool = False
     """Import the module of an environment that the file names as module:id."""
 
@@ -64,7 +67,7 @@ class PlayArguments:
 def evaluate_run(arguments: list[str]) -> int:
     args = parse(EvalArguments, arguments, "ebu eval")
     require(args, episodes=1)
-    agent = open_agent(args.run, args.device, args.trust_env)
+    agent = load(args.run, device=args.device, trust_env=args.trust_env, best=args.best)
     result = evaluate(agent, episodes=args.episodes, epsilon=args.epsilon, seed=args.seed)
     console = Console()
     console.print(
@@ -92,7 +95,7 @@ def play_run(arguments: list[str]) -> int:
     require(args, episodes=1, fps=0, max_steps=1)
     if args.record is not None:
         require_film(args.record)
-    agent = open_agent(args.run, args.device, args.trust_env)
+    agent = load(args.run, device=args.device, trust_env=args.trust_env, best=args.best)
     env = agent.make_env(render_mode=_mode(agent, args))
     fps = args.fps or int(env.metadata.get("render_fps") or 15)
     frames: list[Any] = []
@@ -185,13 +188,3 @@ def write_film(path: Path, frames: list[Any], fps: int) -> None:
     # Encoders require even sides; one row or column of padding is invisible.
     pad = [(0, 0), (0, pictures.shape[1] % 2), (0, pictures.shape[2] % 2), (0, 0)]
     imageio.imwrite(path, np.pad(pictures, pad, mode="edge"), fps=fps, codec="libx264", macro_block_size=1)
-
-
-def open_agent(path: Path, device: str, trust_env: bool) -> Agent:
-    """The agent of a run folder or a policy file."""
-    if os.path.isdir(path):  # which takes names that no file can have, too
-        folder = RunFolder.open(path)
-        if not folder.has_policy():
-            raise UserError(f"{path} has no policy yet (no {folder.policy.name}): the run has not finished")
-        return load(folder.policy, device=device, trust_env=trust_env)
-    return load(path, device=device, trust_env=trust_env)

@@ -29,7 +29,7 @@ from ebu.storage.files import (
 FORMAT = "ebu-files-1"
 MANIFEST, SUMMARY, CHECKPOINTS = "files.json", "summary.json", "checkpoints"
 ROWS = ("metrics.jsonl", "timing.jsonl")
-FILES = ("config.json", "versions.json", *ROWS, "policy.ebu", "curve.png", "maze.png")
+FILES = ("config.json", "versions.json", *ROWS, "policy.ebu", "best.ebu", "curve.png", "maze.png")
 EVENTS = "events.out.tfevents."
 MAX_FILES = 1_000
 

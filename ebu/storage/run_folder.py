@@ -47,14 +47,15 @@ class LostSettings(UserError):
 
 class RunFolder:
     """``config.json``, ``versions.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``checkpoints/``,
-    ``policy.ebu``, ``files.json`` and ``summary.json``; ``failure.json`` while the last thing that happened is that the
-    run failed. The folder itself may be reached through a link; nothing inside it may be one.
+    ``policy.ebu``, ``best.ebu``, ``files.json`` and ``summary.json``; ``failure.json`` while the last thing that happened is
+    that the run failed. The folder itself may be reached through a link; nothing inside it may be one.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.settings = path / "config.json"
         self.policy = path / "policy.ebu"
+        self.best = path / "best.ebu"
         self.metrics = path / "metrics.jsonl"
         self.timing = path / "timing.jsonl"
         self.summary = path / "summary.json"
@@ -145,11 +146,15 @@ class RunFolder:
 
     def has_policy(self) -> bool:
         """Whether there is a policy; one that is not a regular file is refused."""
-        try:
-            with open_file(self.policy):
-                return True
-        except Missing:
-            return False
+        return _is_there(self.policy)
+
+    def policy_file(self, best: bool) -> Path:
+        """The last policy, or the one of the best evaluation; one line where there is none."""
+        path = self.best if best else self.policy
+        if not _is_there(path):
+            why = "it has had no evaluation" if best and self.has_policy() else "the run has not finished"
+            raise UserError(f"{self.path} has no {'best ' if best else ''}policy yet (no {path.name}): {why}")
+        return path
 
     def extended_config(self, steps: int) -> Config:
         """The settings of a finished run with a longer plan; refused where the run cannot be extended to it."""
@@ -265,6 +270,14 @@ class RunFolder:
             text = f"{type(error).__name__}: {text}"
         with suppress(OSError):  # the disk itself may be what failed
             write_atomically(self.failure, _render({"error": text}))
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        with open_file(path):
+            return True
+    except Missing:
+        return False
 
 
 def _is_row(row: Any) -> bool:

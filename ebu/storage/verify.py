@@ -33,7 +33,7 @@ def verify_run(folder: RunFolder) -> list[str]:
     """What is wrong with a run folder, a line each; an empty list means that all is good. Nothing is changed."""
     problems = verify_checkpoints(folder.checkpoints)
     settings, found = _settings(folder)
-    problems += found + _problems_of_rows(folder) + _problems_of_objects(folder) + _problems_of_policy(folder)
+    problems += found + _problems_of_rows(folder) + _problems_of_objects(folder) + _problems_of_policies(folder)
     if not problems:
         problems = _problems_between(folder, settings)
     told = "\n".join(problems)
@@ -104,20 +104,24 @@ def _problems_of_objects(folder: RunFolder) -> list[str]:
     return problems
 
 
-def _problems_of_policy(folder: RunFolder) -> list[str]:
+def _problems_of_policies(folder: RunFolder) -> list[str]:
     """A policy that is there and carries another checksum than its own; those of older versions carry none."""
+    return [line for path in (folder.policy, folder.best) for line in _problems_of_policy(folder, path)]
+
+
+def _problems_of_policy(folder: RunFolder, path: Path) -> list[str]:
     try:
-        data = read_file(folder.policy, MAX_POLICY)
+        data = read_file(path, MAX_POLICY)
     except Missing:
         return []
     except Damaged as error:
         return [f"{folder.path}: {error}"]
     end = 8 + int.from_bytes(data[:8], "little")
     if len(data) < 8 or end > len(data):
-        return [f"{folder.policy}: invalid policy file: the header is longer than the file"]
+        return [f"{path}: invalid policy file: the header is longer than the file"]
     if seal.is_intact(data, end) or seal.is_older(data, end):
         return []
-    return [f"{folder.policy}: invalid policy file: checksum mismatch"]
+    return [f"{path}: invalid policy file: checksum mismatch"]
 
 
 def _problems_between(folder: RunFolder, settings: Config | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from ebu.config import from_json, is_extension, to_json
 from ebu.errors import EnvironmentFailure, Interrupted, UserError
@@ -13,7 +14,8 @@ from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import require_like
 from ebu.storage.faults import reached
 from ebu.storage.loaded import Loaded
-from ebu.storage.run_folder import RunFolder
+from ebu.storage.run_folder import RunFolder, evaluations
+from ebu.training.best import BestPolicy
 from ebu.training.environment_state import bring_back, capture, comes_back_exactly
 from ebu.training.events import EpisodeEnded, Event, Listener
 from ebu.training.listeners import Recorder
@@ -80,7 +82,7 @@ class Trainer:
                 stack.enter_context(stop_on_first_interrupt(self._interrupt))
             else:
                 stack.enter_context(stop_on_signals(self._interrupt))
-                listeners = [stack.enter_context(self._saves.recording(tensorboard)), *listeners]
+                listeners = [stack.enter_context(self._saves.recording(tensorboard)), self._saves.best, *listeners]
                 if self._loop.step and not self._saves.has_saved:
                     self._save()  # a run that begins with what an agent has learned before cannot begin again from nothing
             try:
@@ -156,6 +158,7 @@ class _Saves:
         self._settings = to_json(self._config)  # those of the plan being followed
         self._versions = folder.recorded_versions()
         self._store = CheckpointStore(folder.path / "checkpoints")
+        self.best = BestPolicy(folder.best, loop, self._config)
         self._recorder: Recorder | None = None
         self.saved_step = 0
         self.saved_time = time.monotonic()
@@ -205,6 +208,7 @@ class _Saves:
             "evaluated_at_end": evaluated_at_end,
             "memory_end_step": self._loop.memory.end_step,
             "episode_starts": self._loop.memory.starts(),
+            "best": self.best.state_dict(),
         }
         self._store.save(self._loop.step, tree, self._loop.memory)
         self.saved_step, self.saved_time, self._saved_place = self._loop.step, time.monotonic(), place
@@ -219,6 +223,7 @@ class _Saves:
         if loaded is None:
             self._announce("there is no checkpoint yet: the run starts from the beginning")
             self._trim_metrics(0, None, drop_damaged)
+            self.best.load_state_dict(BestPolicy.NONE)
             return False, self._config.steps
         tree = loaded.tree
         try:
@@ -234,6 +239,7 @@ class _Saves:
             if not isinstance(metrics_sha256, str | None):
                 raise TypeError("the hash of the metrics is not text")
             self._versions = tree.get("versions", self._versions)
+            self.best.load_state_dict(tree["best"] if "best" in tree else self._best_score_until(loaded.step))
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
                 if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged
                     self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
@@ -252,6 +258,11 @@ class _Saves:
             self._announce(f"{words}: it continues, but may differ in the last bits from an uninterrupted run")
         self._announce(f"resumed at step {loaded.step:,}")
         return evaluated_at_end, saved.steps
+
+    def _best_score_until(self, step: int) -> dict[str, Any]:
+        """For a checkpoint of an earlier version, which holds no best policy: only a better one is kept from here on."""
+        scores = [row["mean_reward"] for row in evaluations(self._folder.rows()) if row["step"] <= step]
+        return {**BestPolicy.NONE, "score": max(scores, default=None)}
 
     def _restore(self, loaded: Loaded) -> None:
         if loaded.lost is None:
