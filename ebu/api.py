@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebu.agent import Agent
+from ebu.agent import Agent, AnyEnvironment
 from ebu.config import Config, from_json, override
 from ebu.envs.make import require_trust
 from ebu.errors import UserError
@@ -17,42 +16,30 @@ from ebu.training.events import as_listeners
 from ebu.types import Evaluation
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from ebu.networks.policy_file import SavedPolicy
     from ebu.training.events import Listener
 
 
 def load(
     path: str | Path,
-    env: gymnasium.Env[Any, Any] | None = None,
+    env: AnyEnvironment | None = None,
     device: str = "auto",
     trust_env: bool = False,
     best: bool = False,
 ) -> Agent:
     """An agent with the policy of a file or a run folder; with ``best``, the run's policy of the best evaluation.
 
-    ``env`` is needed where the policy was trained on an object that cannot be made again.
+    ``env``, an environment or the name of one, is needed where the policy was trained on an object that cannot be made again.
 
     A file that names an environment as ``module:id`` has that module imported, which runs its code: only with
     ``trust_env``, or with an ``env`` of your own.
     """
-    from ebu.networks.policy_file import load_policy
-
-    if os.path.isdir(path):  # which takes names that no file can have, too
-        path = RunFolder.open(Path(path)).policy_file(best)
-    elif best:
-        raise UserError(f"best=True takes a run folder, got the file {path}")
-    saved = load_policy(Path(path))
-    require_trust(saved.config.environment.env, trust_env or env is not None, path)
-    agent = Agent.from_config(override(saved.config, device=device), env)
-    agent.restore(saved)
-    return agent
+    return Agent.load(path, env, device, trust_env=trust_env, best=best)
 
 
 def resume(
     run: str | Path,
-    env: gymnasium.Env[Any, Any] | None = None,
+    env: AnyEnvironment | None = None,
     callback: Listener | list[Listener] | None = None,
     progress_bar: bool = False,
     announce: Callable[[str], None] = print,
@@ -93,7 +80,7 @@ def resume(
 def rescue(
     run: str | Path,
     out: str | Path,
-    env: gymnasium.Env[Any, Any] | None = None,
+    env: AnyEnvironment | None = None,
     announce: Callable[[str], None] = print,
     trust_env: bool = False,
 ) -> int:
@@ -121,7 +108,7 @@ def rescue(
     return loaded.step
 
 
-def _policy_in(state: dict[str, Any], config: Config, env: gymnasium.Env[Any, Any] | None) -> SavedPolicy:
+def _policy_in(state: dict[str, Any], config: Config, env: AnyEnvironment | None) -> SavedPolicy:
     """The policy in the saved state of a loop: that of the leading learner."""
     import torch
 
@@ -146,7 +133,7 @@ def _policy_in(state: dict[str, Any], config: Config, env: gymnasium.Env[Any, An
 
 def evaluate(
     agent: Agent,
-    env: gymnasium.Env[Any, Any] | None = None,
+    env: AnyEnvironment | None = None,
     episodes: int = 30,
     epsilon: float = 0.05,
     seed: int = 0,

@@ -17,8 +17,8 @@ VARIABLE = "EBU_PLUGINS"
 def load_plugins(names: Iterable[str]) -> None:
     """Import these modules; those in the current folder are found, too."""
     names = [name for name in names if name]
-    if names and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    if names:
+        look_in_current_folder()
     for name in names:
         try:
             importlib.import_module(name)
@@ -29,6 +29,12 @@ def load_plugins(names: Iterable[str]) -> None:
     if names:
         known = inherited_plugins()
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, *names]))
+
+
+def look_in_current_folder() -> None:
+    """Find modules in the current folder, too: for names that are the user's own, never for one that only a file names."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def inherited_plugins() -> list[str]:

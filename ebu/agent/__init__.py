@@ -5,20 +5,24 @@ Importing this package does not import PyTorch; making an agent does.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from ebu.agent.base import Ranks, choose_device
+from ebu.agent.base import AnyEnvironment, Ranks, choose_device, described
 from ebu.agent.learning import Learning, Progress, create_run
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.config import Config, override
-from ebu.envs.objects import describe_object, name_of
+from ebu.envs.make import make_environment, require_trust
+from ebu.envs.objects import name_of
+from ebu.errors import UserError
 from ebu.presets import configure
 from ebu.registry import Method, add_method, find_method
+from ebu.storage.run_folder import RunFolder
 
-__all__ = ["AGENTS", "Agent", "Progress", "Ranks", "choose_device", "create_run", "register"]
+__all__ = ["AGENTS", "Agent", "AnyEnvironment", "Progress", "Ranks", "choose_device", "create_run", "register"]
 
 AGENTS: dict[str, type[Agent]] = {}  # by the method's name
 
@@ -52,17 +56,45 @@ class Agent(Learning):
         refuse_foreign(env, settings)
         name, given = (env, None) if isinstance(env, str) else (name_of(env), env)
         config = configure(self.algo, name, preset, **settings)
-        if given is not None and given.spec is not None:  # so that a saved policy finds the same environment again
-            description = describe_object(given)
-            config = override(config, env_args=description.arguments, env_wrappers=description.wrappers)
+        if given is not None:
+            config = described(config, given)
         self._setup(config, given)
         self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
 
     @classmethod
-    def from_config(cls, config: Config, env: gymnasium.Env[Any, Any] | None = None, ranks: Ranks | None = None) -> Agent:
+    def load(
+        cls,
+        path: str | Path,
+        env: AnyEnvironment | None = None,
+        device: str = "auto",
+        *,
+        trust_env: bool = False,
+        best: bool = False,
+    ) -> Agent:
+        """As ``ebu.load``, which has the documentation; a policy of another method than this class's is refused."""
+        from ebu.networks.policy_file import load_policy
+
+        if os.path.isdir(path):  # which takes names that no file can have, too
+            path = RunFolder.open(Path(path)).policy_file(best)
+        elif best:
+            raise UserError(f"best=True takes a run folder, got the file {path}")
+        saved = load_policy(Path(path))
+        if "method" in vars(cls) and saved.config.algo != cls.algo:
+            raise UserError(f"{path} holds a policy of {saved.config.algo}, not of {cls.algo}; ebu.load takes any")
+        config = override(saved.config, device=device)
+        if isinstance(env, str):
+            config, env = override(config, env=env, env_args=(), env_wrappers=()), None
+        else:
+            require_trust(config.environment.env, trust_env or env is not None, path)
+        agent = cls.from_config(config, env)
+        agent.restore(saved)
+        return agent
+
+    @classmethod
+    def from_config(cls, config: Config, env: AnyEnvironment | None = None, ranks: Ranks | None = None) -> Agent:
         """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
         agent = object.__new__(AGENTS[find_method(config.algo).name])
-        agent._setup(config, env, ranks)
+        agent._setup(config, make_environment(env) if isinstance(env, str) else env, ranks)
         return agent
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from ebu.config import Config, check, environment_arguments, override
 from ebu.envs.make import EnvironmentSource
-from ebu.envs.objects import copy_spec
+from ebu.envs.objects import copy_spec, describe_object, name_of
 from ebu.errors import UserError
 from ebu.learning.policy import Policy
 from ebu.registry import Method
 from ebu.training.environment import Environment, Interface
+from ebu.training.logger import Logger
 
 if TYPE_CHECKING:
     import torch
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from ebu.learning.learner import Blueprint, Learner
     from ebu.networks.policy_file import SavedPolicy
     from ebu.training.loop import TrainingLoop
+
+AnyEnvironment = str | gymnasium.Env[Any, Any]
+"""An environment, or the name of one."""
 
 PREDICT_STREAM = 1  # apart from the streams of training, which spawn from the seed alone
 
@@ -51,18 +55,14 @@ class BaseAgent:
         from ebu.training.footprint import require_room
 
         check(config)
-        self.config = config
         self.device = choose_device(config.run.device)
         self._ranks = ranks
         if ranks is not None:
             ranks.require_work(config.algo, self.learners)
             self.device = ranks.own_device(self.device)
-        world = config.environment
-        self._source = EnvironmentSource(world.env, environment_arguments(world.env_args), world.env_wrappers)
-        self.env = env if env is not None else self._source.make(training=True)
-        self.interface = Interface.of(self.env, config.memory.stack)
-        self._environment = Environment(self.env, config.environment.reward_clip)
-        self._own_env_given = env is not None
+        made = env if env is not None else source_of(config).make(training=True)
+        self._take_environment(config, made, given=env is not None)
+        self.interface = Interface.of(made, config.memory.stack)
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
         require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
@@ -86,6 +86,11 @@ class BaseAgent:
     def num_timesteps(self) -> int:
         """Steps taken in the present plan: since the last ``learn`` with ``reset_num_timesteps``, as in Stable-Baselines3."""
         return 0 if self._loop is None else self._loop.step - self._loop.plan_start
+
+    @property
+    def logger(self) -> Logger:
+        """``agent.logger.record("my/value", 3.0)`` adds a value of one's own to the next row of metrics, and its curve."""
+        return self.loop.logger
 
     @property
     def loop(self) -> TrainingLoop:
@@ -154,6 +159,35 @@ class BaseAgent:
         assert self._restored is not None
         return Policy(self._restored.place(self.device).state_values(0), self.interface.actions)
 
+    def get_env(self) -> gymnasium.Env[Any, Any]:
+        """The environment it learns on."""
+        return self.env
+
+    def set_env(self, env: AnyEnvironment, force_reset: bool = True) -> None:
+        """Learn on another environment of the same observations and actions from here on; the open episode is dropped.
+
+        ``force_reset`` is Stable-Baselines3's: an episode cannot be continued in another environment, so it must be true.
+        """
+        if not force_reset:
+            raise UserError("an episode cannot go on in another environment; leave out force_reset=False")
+        if isinstance(env, str):
+            config = override(self.config, env=env, env_args=(), env_wrappers=())
+            made = source_of(config).make(training=True)
+        else:
+            config, made = described(self.config, env), env
+        self.interface.require_same(Interface.of(made, config.memory.stack))
+        self._take_environment(config, made, given=not isinstance(env, str))
+        if self._loop is not None:
+            self._loop.environment = self._environment
+            self._loop.evaluation_environment = self._evaluation_environment()
+            self._loop.drop_open_episode()
+
+    def _take_environment(self, config: Config, env: gymnasium.Env[Any, Any], given: bool) -> None:
+        self.config, self.env = config, env
+        self._source = source_of(config)
+        self._environment = Environment(env, config.environment.reward_clip)
+        self._own_env_given = given
+
     def __copy__(self) -> NoReturn:
         raise UserError("an agent cannot be copied or pickled; use agent.save(path) and ebu.load(path)")
 
@@ -162,6 +196,19 @@ class BaseAgent:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.__copy__()
+
+
+def source_of(config: Config) -> EnvironmentSource:
+    world = config.environment
+    return EnvironmentSource(world.env, environment_arguments(world.env_args), world.env_wrappers)
+
+
+def described(config: Config, env: gymnasium.Env[Any, Any]) -> Config:
+    """The settings with an environment object written down, so that a saved policy finds the same one again."""
+    if env.spec is None:
+        return override(config, env=name_of(env), env_wrappers=())
+    found = describe_object(env)
+    return override(config, env=name_of(env), env_args=found.arguments, env_wrappers=found.wrappers)
 
 
 def choose_device(name: str) -> torch.device:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ebu.agent.base import BaseAgent
 from ebu.errors import UserError
+from ebu.training.environment import Interface
 
 if TYPE_CHECKING:
     from ebu.networks.policy_file import SavedPolicy
@@ -27,7 +28,8 @@ class Saving(BaseAgent):
 
     def restore(self, saved: SavedPolicy) -> None:
         """Act with, and learn on from, the weights of a policy file."""
-        if (self.interface.spec, self.interface.actions) != (saved.observation, saved.actions):
-            name = saved.config.environment.env
-            raise UserError(f"the policy was trained on other observations or actions than {name} has now")
+        try:
+            Interface(saved.observation, saved.actions, saved.stack).require_same(self.interface)
+        except UserError as error:
+            raise UserError(f"the policy was trained on other observations or actions: {error}") from error
         self._restored = saved

@@ -18,6 +18,7 @@ from ebu.commands.train import train_and_report
 from ebu.config import Config, override
 from ebu.envs.make import require_trust
 from ebu.errors import UserError
+from ebu.plugins import look_in_current_folder
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
 from ebu.storage.verify import is_unlisted, verify_run
@@ -73,6 +74,8 @@ def resume(arguments: list[str]) -> int:
 
 def _resume(arguments: list[str], ranks: Ranks | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
+    if args.trust_env:
+        look_in_current_folder()
     folder = RunFolder.open(args.run)
     if args.steps is None and folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
@@ -89,6 +92,8 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
 
 def rescue(arguments: list[str]) -> int:
     args = parse(RescueArguments, arguments, "ebu rescue")
+    if args.trust_env:
+        look_in_current_folder()
     step = rescue_policy(args.run, args.out, announce=lambda text: print(text, file=sys.stderr), trust_env=args.trust_env)
     print(f"{args.out}: the policy of step {step:,}")
     return 0
@@ -96,6 +101,8 @@ def rescue(arguments: list[str]) -> int:
 
 def verify(arguments: list[str]) -> int:
     args = parse(VerifyArguments, arguments, "ebu verify")
+    if args.trust_env:
+        look_in_current_folder()
     folder = RunFolder.open(args.run)
     problems = verify_run(folder)
     if args.prove:

@@ -23,6 +23,7 @@ from ebu.commands.words import flags_of, in_full
 from ebu.config import Config, check, merge_environment_arguments, override
 from ebu.envs.make import require_named
 from ebu.errors import UserError
+from ebu.plugins import look_in_current_folder
 from ebu.preset_files import is_file_name, read_preset
 from ebu.presets import configure, in_words
 from ebu.storage.lock import RunLock
@@ -67,6 +68,8 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
     help_asked = next((word for word in arguments if word in ("-h", "--help", "--help-all")), None)
     arguments, loose = in_full([word for word in arguments if word != help_asked], flags)
     arguments = [*_environment(arguments, loose), *arguments]
+    if ":" in peek(arguments, "--env", ""):  # module:id, of the user's own
+        look_in_current_folder()
     default = TrainArguments(settings=starting_settings(arguments))
     if help_asked is not None:
         names = list(COMMON) if help_asked != "--help-all" else None

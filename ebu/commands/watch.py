@@ -20,6 +20,7 @@ from ebu.api import evaluate, load
 from ebu.commands.parsing import parse
 from ebu.commands.window import Window, WindowClosed
 from ebu.errors import UserError
+from ebu.plugins import look_in_current_folder
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class PlayArguments:
 
 def evaluate_run(arguments: list[str]) -> int:
     args = parse(EvalArguments, arguments, "ebu eval")
+    if args.trust_env:
+        look_in_current_folder()
     require(args, episodes=1)
     agent = load(args.run, device=args.device, trust_env=args.trust_env, best=args.best)
     result = evaluate(agent, episodes=args.episodes, epsilon=args.epsilon, seed=args.seed)
@@ -92,6 +95,8 @@ def evaluate_run(arguments: list[str]) -> int:
 
 def play_run(arguments: list[str]) -> int:
     args = parse(PlayArguments, arguments, "ebu play")
+    if args.trust_env:
+        look_in_current_folder()
     require(args, episodes=1, fps=0, max_steps=1)
     if args.record is not None:
         require_film(args.record)

@@ -55,9 +55,11 @@ def make_environment(
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"{name} needs a package that is not installed: {_one_line(error)}") from error
     except ModuleNotFoundError as error:
-        if _names_the_module(name, error.name):
-            raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
-        raise UserError(f"{name} needs the package {error.name}, which is not installed") from error
+        missing = error.name or getattr(error.__cause__ or error.__context__, "name", None)  # Gymnasium's own has no name
+        if _names_the_module(name, missing):
+            words = "neither in the current folder nor among the installed packages"
+            raise UserError(f"there is no module {name.partition(':')[0]!r}, {words}") from error
+        raise UserError(f"{name} needs the package {missing}, which is not installed") from error
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
     except Exception as error:  # of any kind: others wrote the environment, and its arguments come from outside
@@ -106,11 +108,22 @@ def _names_the_module(name: str, missing: str | None) -> bool:
 
 
 def _suggestion(name: str) -> str:
+    module, colon, _ = name.partition(":")
+    if colon:  # of no use would be what other modules have
+        own = [id for id, spec in gymnasium.registry.items() if _is_from(spec, module)]
+        return f"; {module} registers {', '.join(own) or 'none'}"
     examples = [example for kind in families() for example in kind.examples]
     known = [*gymnasium.registry, *examples]  # where several end alike, the one `ebu list` names is meant
     by_ending = {key.rsplit("/", 1)[-1].lower(): key for key in known}
     close = difflib.get_close_matches(name.rsplit("/", 1)[-1].lower(), by_ending, n=1, cutoff=0.5)
     return f"; did you mean {by_ending[close[0]]}?" if close else "; `ebu list` names some that work"
+
+
+def _is_from(spec: gymnasium.envs.registration.EnvSpec, module: str) -> bool:
+    """Whether an environment's class is of this module, or of one inside it."""
+    made_by = spec.entry_point
+    place = made_by.partition(":")[0] if isinstance(made_by, str) else getattr(made_by, "__module__", "")
+    return f"{place}.".startswith(f"{module}.")
 
 
 def _one_line(error: BaseException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,6 +92,33 @@ def describe(space: gymnasium.Space[Any]) -> Observations:
     if isinstance(space, spaces.Dict | spaces.Tuple):
         return _flattened(space)
     raise UserError(f"observations of {space} are not supported; wrap the environment to return a Box or Discrete space")
+
+
+def split_batch(space: gymnasium.Space[Any], observation: Any) -> list[Any] | None:
+    """The observations of a batch one by one, [B, …] of what the space promises; None for a single observation."""
+    if isinstance(space, spaces.Dict):
+        if not isinstance(observation, Mapping) or observation.keys() != space.spaces.keys():
+            return None
+        parts = {key: split_batch(part, observation[key]) for key, part in space.spaces.items()}
+        rows = _together(list(parts.values()))
+        return None if rows is None else [dict(zip(parts, row)) for row in rows]
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(observation, tuple) or len(observation) != len(space.spaces):
+            return None
+        return _together([split_batch(part, value) for part, value in zip(space.spaces, observation)])
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # a ragged list is no batch
+        return None
+    is_batch = space.shape is not None and array.ndim == len(space.shape) + 1 and array.shape[1:] == space.shape
+    return list(array) if is_batch else None
+
+
+def _together(parts: list[list[Any] | None]) -> list[tuple[Any, ...]] | None:
+    """Rows of several parts, where all parts are batches of one size."""
+    batches = [part for part in parts if part is not None]
+    sizes = {len(batch) for batch in batches}
+    return list(zip(*batches)) if len(batches) == len(parts) and len(sizes) == 1 else None
 
 
 class InvalidValue(ValueError):

@@ -35,6 +35,16 @@ class Interface:
         spec = describe(env.observation_space).spec
         return cls(spec, count_actions(env.action_space), stack if spec.kind == "image" else 1)
 
+    def __str__(self) -> str:
+        shape = f" {list(self.spec.categories or self.spec.shape)}"
+        return f"{self.spec.kind} observations{shape} and {self.actions} actions"
+
+    def require_same(self, other: Interface) -> None:
+        """Refuse an environment whose observations or actions are not those that an agent was made for."""
+        if (self.spec, self.actions) != (other.spec, other.actions):
+            shared = "" if str(self) != str(other) else f" ({self.spec} and {other.spec})"
+            raise UserError(f"the agent was made for {self}, the environment has {other}{shared}")
+
 
 @dataclass(frozen=True)
 class Step:

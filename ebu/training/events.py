@@ -30,6 +30,7 @@ class Trained:
 
     step: int
     metrics: dict[str, Any] = field(default_factory=dict)
+    recorded: dict[str, float] = field(default_factory=dict)  # by ``agent.logger.record``
 
 
 @dataclass(frozen=True)

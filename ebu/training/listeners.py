@@ -21,7 +21,8 @@ from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Tr
 def row(event: Event) -> dict[str, Any] | None:
     """The event as a row of metrics.jsonl, or None for what is only summarised. Nothing here depends on the clock."""
     if isinstance(event, Trained):
-        return {"kind": "train", "step": event.step, **event.metrics}
+        own = {"recorded": event.recorded} if event.recorded else {}
+        return {"kind": "train", "step": event.step, **event.metrics, **own}
     if isinstance(event, Evaluated):
         e = event.evaluation
         result = {
@@ -150,7 +151,7 @@ class TensorBoard:
             scalars = {tags[key]: value for key, value in event.metrics.items() if key in tags}
             elapsed = max(time.perf_counter() - self._start, 1e-9)
             scalars["time/fps"] = (event.step - self._start_step) / elapsed
-            return scalars
+            return {**scalars, **event.recorded}
         if isinstance(event, Synchronised):
             return {"train/beta": event.beta}
         return {}

@@ -28,6 +28,7 @@ from ebu.storage.faults import reached
 from ebu.training.environment import Environment, Interface, Step, game_score, relative_length
 from ebu.training.evaluate import evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
+from ebu.training.logger import Logger
 from ebu.training.open_episode import OpenEpisode
 from ebu.training.statistics import TrainingStatistics
 from ebu.types import Array, Targets
@@ -74,6 +75,7 @@ class TrainingLoop:
         self.backlog = Backlog(self.device)
         self.frame_stack = FrameStack(interface.stack)
         self.statistics = TrainingStatistics(self.device)
+        self.logger = Logger()
 
         self.step = 0
         self.episodes = 0
@@ -87,7 +89,7 @@ class TrainingLoop:
         self.phases: dict[str, Callable[[], Event | None]] = {
             "learn": self._learn,
             "update_target": self.learner.update_target,
-            "log": lambda: Trained(self.step, self._metrics()),
+            "log": lambda: Trained(self.step, self._metrics(), self.logger.take()),
             "evaluate": self.evaluate,
         }
         self.longest_episode = min(config.environment.max_episode_steps, config.memory.buffer_size)

@@ -25,6 +25,7 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
         "backlog": loop.backlog.state_dict(),
         "rotation": loop.rotation.state_dict(),
         **loop.statistics.state_dict(),
+        "recorded": loop.logger.state_dict(),
         "open": loop.open.state_dict() if loop.open is not None else None,
     }
 
@@ -45,6 +46,7 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
     loop.backlog.load_state_dict(state["backlog"], loop.rotation.learners, loop.interface.actions)
     loop.rotation.load_state_dict(state["rotation"])
     loop.statistics.load_state_dict(state)
+    loop.logger.load_state_dict(state["recorded"])
     if state["open"] is not None:
         spec = loop.interface.spec
         loop.open = OpenEpisode.from_state_dict(state["open"], spec.shape, spec.dtype, loop.interface.actions)

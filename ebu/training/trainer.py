@@ -230,7 +230,8 @@ class _Saves:
             saved = from_json(tree["config"])  # settings that are new since have their defaults
             if not is_extension(self._config, saved):
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
-            tree["loop"].setdefault("plan_start", 0)  # not in checkpoints of 0.1
+            for name, value in {"plan_start": 0, "recorded": []}.items():  # not in checkpoints of 0.1
+                tree["loop"].setdefault(name, value)
             require_like(tree["loop"], state_of(self._loop), "loop")
             self._restore(loaded)
             self._settings = to_json(saved)
