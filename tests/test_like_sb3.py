@@ -171,7 +171,7 @@ def test_a_module_in_the_current_folder_is_found(tmp_path, monkeypatch, capsys):
     assert ebu_(f"train --env no_such_world:Own/World-v0 {flags}") == 2
     said = capsys.readouterr().err
     assert "there is no environment 'own_world:Own/Wold-v0'; own_world registers Own/World-v0" in said
-    assert "there is no module 'no_such_world'" in said
+    assert "no module no_such_world, neither in the current folder" in said
 
 
 # ---------------------------------------------------------------------- files and values of one's own

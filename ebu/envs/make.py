@@ -58,7 +58,7 @@ def make_environment(
         missing = error.name or getattr(error.__cause__ or error.__context__, "name", None)  # Gymnasium's own has no name
         if _names_the_module(name, missing):
             words = "neither in the current folder nor among the installed packages"
-            raise UserError(f"there is no module {name.partition(':')[0]!r}, {words}") from error
+            raise UserError(f"there is no environment {name!r}: no module {name.partition(':')[0]}, {words}") from error
         raise UserError(f"{name} needs the package {missing}, which is not installed") from error
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(f"there is no environment {name!r}{_suggestion(name)}") from error
