@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
@@ -22,6 +21,7 @@ from ebu.networks.modules import build_network
 from ebu.storage import seal
 from ebu.storage.files import MAX_POLICY, Damaged, read_file, write_atomically
 
+MAX_REASON = 300  # characters of an error's text; some libraries add a stack trace
 FORMAT = "ebu-policy-1"
 
 
@@ -93,8 +93,11 @@ def load_policy(path: Path) -> SavedPolicy:
         policy.place(torch.device("cpu"))  # refuses weights that do not fit
     except Damaged as error:
         raise UserError(f"{path}: invalid policy file: {error}") from error
-    except (SafetensorError, AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise UserError(f"{path}: invalid policy file: {' '.join(str(error).split())}") from error
+    except UserError:
+        raise
+    except Exception as error:  # of any kind: a hostile file can cause any of them
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: invalid policy file: {reason[:MAX_REASON]}") from error
     return policy
 
 

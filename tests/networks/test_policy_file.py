@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
+import random
 import struct
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save, save_file
 
 from ebu.config import override, to_json
 from ebu.envs.spaces import ObservationSpec
@@ -22,6 +25,7 @@ from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 from ebu.networks.policy_file import FORMAT, SavedPolicy, load_policy, save_policy
 from ebu.presets import configure
+from ebu.storage import seal
 
 SPECS = {
     "vector": (ObservationSpec("vector", (4,), "float32"), 1, "CartPole-v1"),
@@ -283,6 +287,9 @@ VECTOR = {"kind": "vector", "shape": [4], "dtype": "float32"}
         {"actions": -1},
         {"stack": None},
         {"stack": "x"},
+        {"stack": math.inf},
+        {"actions": math.inf},
+        {"observation": VECTOR | {"shape": [math.inf]}},
     ],
     ids=str,
 )
@@ -293,6 +300,32 @@ def test_a_header_with_one_thing_wrong(tmp_path, change):
     with pytest.raises(UserError) as error:
         load_policy(tmp_path / "p.ebu")
     assert "\n" not in str(error.value)
+
+
+HOSTILE = [
+    None, True, -1, 0, 2**31, 2**63, 10**30, 1e308, math.inf, math.nan, "", "x" * 10_000, "os:system",
+    "module_of_a_stranger:X-v0", "../../etc/passwd", [], {}, [1] * 10_000, [10**9] * 3, {"$": "x"}, "\0", "image", "onehot",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(3_000, marks=pytest.mark.slow)])
+def test_any_value_in_any_place_of_the_header_is_refused_or_harmless(tmp_path, number):
+    """With a checksum that is right: whoever forges a file can compute it."""
+    policy, rng = make_policy(), random.Random(0)
+    refusals = 0
+    for _ in range(number):
+        header = header_of(policy)
+        part = rng.choice([header, header["config"], header["observation"]])
+        part[rng.choice(list(part))] = rng.choice(HOSTILE)
+        data = save(policy.tensors, metadata={FORMAT: json.dumps(header | {"sha256": "0" * 64})})
+        (tmp_path / "p.ebu").write_bytes(seal.sealed(data, 8 + int.from_bytes(data[:8], "little")))
+        try:
+            load_policy(tmp_path / "p.ebu")
+        except UserError as error:
+            refusals += 1
+            assert "\n" not in str(error) and len(str(error)) < 20_000
+    assert refusals > number / 2
+    assert "module_of_a_stranger" not in sys.modules
 
 
 def test_weights_of_another_network(tmp_path):
