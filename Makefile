@@ -4,6 +4,7 @@
 # make test-lowest  the tests with the lowest versions pyproject.toml allows (PYTHON=python3.11); test-newest: the newest there are
 # make test-matrix  the tests under other instructions, thread counts, orders, with busy cores and a slow disk
 # make bench side-by-side measurements, printed as ratios; ARGS=--save keeps them in results/
+# make docs  the documentation as a site in site/; nothing is loaded from the network
 # make results  docs/results.md, the README's table and its picture from the rows in results/
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
 
-.PHONY: run test test-slow test-lowest test-newest test-matrix bench results lint types clean
+.PHONY: run test test-slow test-lowest test-newest test-matrix bench docs results lint types clean
 
 run: $(VENV)/.run
 	$(BIN)/ebu train $(ARGS)
@@ -48,6 +49,9 @@ types: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m bench $(ARGS)
 
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 results: $(VENV)/.run
 	$(BIN)/python -m scripts.results
 
@@ -62,5 +66,9 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(PIP) -e ".[$(EXTRAS),dev,bench]"
 	touch $@ $(VENV)/.run
 
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(PIP) -e ".[docs]"
+	touch $@ $(VENV)/.run
+
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .venv-lowest .venv-newest build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -22,6 +22,43 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_into_pages_lead_to_a_heading(page):
+    missing = []
+    for target, heading in re.findall(r"\]\(([^)\s:#]*\.md)?#([^)\s]+)\)", text(page)):
+        linked = page.parent / target if target else page
+        if heading not in {slug(line) for line in re.findall(r"^#+ (.+)$", text(linked), re.MULTILINE)}:
+            missing.append(f"{target}#{heading}")
+    assert missing == []
+
+
+def slug(heading):
+    """As the repository's host and the site name a heading in links."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def test_the_navigation_of_the_site_names_pages_that_exist():
+    named = re.findall(r"- ([\w/-]+\.md)$", text(ROOT / "mkdocs.yml"), re.MULTILINE)
+    assert len(named) > 20 and [name for name in named if not (ROOT / "docs" / name).is_file()] == []
+    assert {f"algorithms/{path.name}" for path in (ROOT / "docs" / "algorithms").glob("*.md")} <= set(named)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path, monkeypatch):
+    pytest.importorskip("mkdocs", reason="the extra docs is not installed")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path), strict=True))
+    pages = sorted(tmp_path.rglob("*.html"))
+    assert len(pages) > 25
+    for page in pages:
+        loaded = re.findall(r"<(?:script|img|iframe)[^>]+src=[\"']?(https?:[^\"' >]+)", text(page))
+        loaded += re.findall(r"<link[^>]+rel=[\"']?stylesheet[^>]+href=[\"']?(https?:[^\"' >]+)", text(page))
+        assert loaded == [], page.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_and_modules_are_called_as_they_are(page):
     """`ebu/training/loop.py`, `training/loop.py`, `tests/…`, `ebu.report.scores`. Old names may appear in the histories."""
     words = text(page).partition("## What changed, and why")[0]
