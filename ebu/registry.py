@@ -54,6 +54,8 @@ class Method:
     """For a rule whose targets depend on the values at the moment of the update."""
     needs_behaviour: bool = False
     """The probability of each action is recorded, which costs a forward pass at every step."""
+    settings: tuple[str, ...] = ()
+    """The settings that are its own, which ``repr(agent)`` shows."""
     cost: float = 1.0
     """Seconds of a minibatch over DQN's, for the expected duration of a sweep."""
 

@@ -5,15 +5,17 @@ Importing this package does not import PyTorch; making an agent does.
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import gymnasium
 
 from ebu.agent.base import AnyEnvironment, Ranks, choose_device, described
 from ebu.agent.learning import Learning, Progress, create_run
 from ebu.agent.sb3_names import refuse_foreign
+from ebu.agent.settings import Settings
 from ebu.config import Config, override
 from ebu.envs.make import make_environment, require_trust
 from ebu.envs.objects import name_of
@@ -34,7 +36,8 @@ class Agent(Learning):
       env: a Gymnasium id, "maze", or an environment object with discrete actions.
       preset: starting values of all settings.
       tensorboard_log: folder for TensorBoard curves of trainings without a run folder.
-      settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``.
+      settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``;
+        ``ebu.agent.settings.Settings`` describes each.
 
     A subclass with a ``method`` is an agent class of its own, known to the API, the command line and sweeps.
     """
@@ -51,7 +54,7 @@ class Agent(Learning):
         preset: str = "quick",
         *,
         tensorboard_log: str | Path | None = None,
-        **settings: Any,
+        **settings: Unpack[Settings],
     ) -> None:
         refuse_foreign(env, settings)
         name, given = (env, None) if isinstance(env, str) else (name_of(env), env)
@@ -96,6 +99,18 @@ class Agent(Learning):
         agent = object.__new__(AGENTS[find_method(config.algo).name])
         agent._setup(config, make_environment(env) if isinstance(env, str) else env, ranks)
         return agent
+
+
+def _signature() -> inspect.Signature:
+    """Of an agent class, every setting named: notebooks complete from this, editors from ``Settings``."""
+    parameters = list(inspect.signature(Agent.__init__).parameters.values())[1:-1]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    kinds = Settings.__annotations__.items()
+    named = [inspect.Parameter(name, keyword, default=..., annotation=kind.__forward_arg__) for name, kind in kinds]
+    return inspect.Signature([*parameters, *named])
+
+
+Agent.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def register(method: Method) -> type[Agent]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 import gymnasium
 import numpy as np
 
-from ebu.config import Config, check, environment_arguments, override
+from ebu.config import Config, check, environment_arguments, flat, override
 from ebu.envs.make import EnvironmentSource
 from ebu.envs.objects import copy_spec, describe_object, name_of
 from ebu.errors import UserError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ebu.learning.learner import Blueprint, Learner
     from ebu.networks.policy_file import SavedPolicy
     from ebu.training.loop import TrainingLoop
+
+SYMBOLS = {"beta": "β", "betas": "β", "n_steps": "n", "trace_lambda": "λ", "priority_alpha": "α"}
 
 AnyEnvironment = str | gymnasium.Env[Any, Any]
 """An environment, or the name of one."""
@@ -158,6 +160,12 @@ class BaseAgent:
         """The policy of a loaded file, placed once and not at every prediction."""
         assert self._restored is not None
         return Policy(self._restored.place(self.device).state_values(0), self.interface.actions)
+
+    def __repr__(self) -> str:
+        own = {name: flat(self.config)[name] for name in self.method.settings}
+        facts = [f"steps={0 if self._loop is None else self._loop.step:_}", f"device={self.device}"]
+        facts += [f"{SYMBOLS.get(name, name)}={value}" for name, value in own.items()]
+        return f'{type(self).__name__}("{self.config.environment.env}", {", ".join(facts)})'
 
     def get_env(self) -> gymnasium.Env[Any, Any]:
         """The environment it learns on."""

@@ -22,7 +22,7 @@ ELSEWHERE = {
 }
 
 
-def refuse_foreign(env: Any, settings: Mapping[str, Any]) -> None:
+def refuse_foreign(env: Any, settings: Mapping[str, object]) -> None:
     """Refuse what a program written for Stable-Baselines3 passes and no setting here means."""
     if isinstance(env, str) and env in POLICIES:
         raise UserError(f"the first argument is the environment: leave out {env!r}, {ELSEWHERE['policy']}")

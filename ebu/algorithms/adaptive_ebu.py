@@ -29,5 +29,6 @@ class AdaptiveEBU(Agent):
         title="EBU with K learners; the best diffusion factor is copied to all",
         sampler=sampler,
         rule=rule,
+        settings=("betas",),
         learners=lambda config: len(config.target.betas),
     )

@@ -52,4 +52,4 @@ def rule(config: Config) -> Rule:
 class EBU(Agent):
     """Episodic Backward Update with diffusion factor ``beta`` (Lee, Choi and Chung, 2019)."""
 
-    method = Method(name="ebu", title="Episodic Backward Update", sampler=sampler, rule=rule, cost=0.9)
+    method = Method(name="ebu", title="Episodic Backward Update", sampler=sampler, rule=rule, settings=("beta",), cost=0.9)

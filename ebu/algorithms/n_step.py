@@ -34,4 +34,4 @@ def rule(config: Config) -> Rule:
 class NStepDQN(Agent):
     """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
 
-    method = Method(name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule)
+    method = Method(name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule, settings=("n_steps",))

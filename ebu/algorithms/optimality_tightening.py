@@ -63,6 +63,7 @@ class OptimalityTightening(Agent):
         title="Optimality Tightening",
         sampler=sampler,
         rule=rule,
+        settings=("tightening_weight",),
         correction=correction,
         cost=1.9,
     )

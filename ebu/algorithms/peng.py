@@ -30,4 +30,12 @@ def rule(config: Config) -> Rule:
 class PengQ(Agent):
     """Peng's Q(λ) on whole episodes (Peng and Williams, 1996)."""
 
-    method = Method(name="peng", title="Peng's Q(λ)", sampler=sampler, rule=rule, defaults={"trace_lambda": 0.7}, cost=0.9)
+    method = Method(
+        name="peng",
+        title="Peng's Q(λ)",
+        sampler=sampler,
+        rule=rule,
+        settings=("trace_lambda",),
+        defaults={"trace_lambda": 0.7},
+        cost=0.9,
+    )

@@ -33,6 +33,7 @@ class PrioritizedDQN(Agent):
         title="DQN with rank-based prioritised replay",
         sampler=sampler,
         rule=rule,
+        settings=("priority_alpha",),
         overrides=scaled_learning_rate,
         cost=1.1,
     )

@@ -37,4 +37,6 @@ def rule(config: Config) -> Rule:
 class Retrace(Agent):
     """Retrace(λ) on whole episodes (Munos et al., 2016)."""
 
-    method = Method(name="retrace", title="Retrace(λ)", sampler=sampler, rule=rule, needs_behaviour=True)
+    method = Method(
+        name="retrace", title="Retrace(λ)", sampler=sampler, rule=rule, settings=("trace_lambda",), needs_behaviour=True
+    )

@@ -33,4 +33,4 @@ def rule(config: Config) -> Rule:
 class WatkinsQ(Agent):
     """Watkins' Q(λ) on whole episodes (Watkins, 1989)."""
 
-    method = Method(name="watkins", title="Watkins' Q(λ)", sampler=sampler, rule=rule, cost=0.9)
+    method = Method(name="watkins", title="Watkins' Q(λ)", sampler=sampler, rule=rule, settings=("trace_lambda",), cost=0.9)

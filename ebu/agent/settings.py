@@ -1,0 +1,128 @@
+"""Every setting of an agent as a keyword, for editors and type checkers.
+
+Written by ``python -m scripts.typed_settings`` from ebu/config.py, where fields and docstrings are kept; not edited by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from ebu.config import Loss, NetworkName, Optimizer, Schedule
+
+
+class Settings(TypedDict, total=False):
+    """Any setting by its name; what is not given is the preset's."""
+
+    exploration_initial_eps: float
+    """ε at the first step."""
+    exploration_final_eps: float
+    """ε once annealing is over."""
+    exploration_fraction: float
+    """Share of the run over which ε is annealed."""
+    exploration_schedule: Schedule
+    """linear; quadratic (the paper's maze); delayed-linear (flat until learning starts, the paper's Atari)."""
+    random_first_actions: int
+    """Random actions at the start of every episode, in evaluation too; the released Atari code takes 4."""
+    buffer_size: int
+    """Steps kept; the oldest episode leaves when there are more."""
+    stack: int
+    """Latest frames that form a state, for images."""
+    priority_alpha: float
+    """Prioritised replay: how strongly errors decide at first; falls to 0 over the run."""
+    priority_beta: float
+    """Prioritised replay: exponent of the importance weights; 0 means none, as the authors chose."""
+    priority_lr_scale: float
+    """Prioritised replay: factor on the step size, as the authors chose."""
+    priority_sort_interval: int
+    """Prioritised replay: changes between full sorts of the heap."""
+    compress: Literal["auto", "always", "never"]
+    """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
+    gamma: float
+    """Discount."""
+    beta: float
+    """EBU's diffusion factor: 0 is one-step, 1 trusts the backward value fully."""
+    n_steps: int | Literal["episode"]
+    """n-step DQN's n, or "episode"."""
+    trace_lambda: float
+    """λ of Retrace, Peng's and Watkins' Q(λ)."""
+    betas: Sequence[float]
+    """Adaptive EBU's diffusion factors, one learner each."""
+    sync_interval: int
+    """Adaptive EBU: steps between copies of the best learner to all."""
+    sync_score: Literal["sum", "mean"]
+    """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    double_q: bool
+    """The online network chooses the action inside the maximum, the target network values it."""
+    tightening_weight: float
+    """Optimality Tightening: weight of a violated bound; 0.2 as the authors' code, 0.8 as their paper (λ = 4)."""
+    tightening_neighbours: int
+    """Optimality Tightening: states ahead and behind that give bounds."""
+    truncation_is_terminal: bool
+    """Treat an episode cut by its step limit as ended (value 0 beyond), as the paper does in its maze."""
+    learning_starts: int
+    """Steps before the first update."""
+    train_freq: int
+    """Steps between updates."""
+    gradient_steps: int
+    """Minibatches at each update."""
+    batch_size: int
+    """Transitions in a minibatch."""
+    whole_episode: bool
+    """Train on all steps of a sampled episode at once (Algorithm 2 to the letter) instead of minibatches."""
+    optimizer: Optimizer
+    """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
+    learning_rate: float
+    """Step size of the optimiser."""
+    learning_rate_schedule: Literal["constant", "linear"]
+    """linear brings the step size to 0 at the end of the run."""
+    optimizer_decay: float
+    """RMSProp's averaging constant."""
+    optimizer_eps: float
+    """The optimiser's ε."""
+    loss: Loss
+    """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
+    target_update_interval: int
+    """Steps between updates of the target network."""
+    tau: float
+    """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
+    network: NetworkName
+    """auto chooses from the observation space."""
+    hidden_sizes: Sequence[int]
+    """Hidden layers of the mlp."""
+    initialisation: Literal["torch", "he"]
+    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
+    dueling: bool
+    """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
+    eval_every: int
+    """Steps between evaluations; 0 evaluates at the end only."""
+    eval_episodes: int
+    """Episodes in one evaluation."""
+    eval_epsilon: float
+    """Probability of a random action while evaluating."""
+    eval_aggregate: Literal["last", "best"]
+    """A run's score: its last evaluation, or the best so far, as the paper reports on Atari."""
+    seed: int
+    """All randomness of the run follows from it."""
+    device: str
+    """auto, cpu, cuda, cuda:1, …"""
+    threads: int
+    """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
+    log_every: int
+    """Steps between rows of training metrics."""
+    log_interval: int
+    """Episodes between rows of training metrics, in place of log_every; 0 counts steps."""
+    checkpoint_every: int
+    """Steps between checkpoints of the command line's runs …"""
+    checkpoint_minutes: float
+    """… and minutes, whichever comes first."""
+    env_args: Mapping[str, Any] | Sequence[str]
+    """Settings of the environment, as key=value; a wrong key lists those that exist."""
+    env_wrappers: Sequence[str]
+    """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
+    max_episode_steps: int
+    """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
+    reward_clip: float
+    """Clip rewards to ± this for learning (scores stay raw); 0 leaves them."""
+    steps: int
+    """Agent steps to train."""
