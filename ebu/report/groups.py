@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,11 @@ def group(runs: Iterable[Run]) -> list[Group]:
         by_env.setdefault(_world(run), {}).setdefault((run.algo, _identity(run)), []).append(run)
     names = _env_names(list(by_env))
     leaders = {world: {key: repetitions[0] for key, repetitions in methods.items()} for world, methods in by_env.items()}
-    telling = _telling_settings(leaders.values())
-    presets = {_preset(run) for methods in leaders.values() for run in methods.values()}
+    short = _short_names(leaders.values())
+    telling = _telling_settings(leaders.values(), short)
     groups = []
     for world, methods in by_env.items():
-        labels = _method_names(leaders[world], telling, several_presets=len(presets) > 1)
+        labels = _method_names(leaders[world], short, telling)
         for key in sorted(methods, key=lambda key: (order_of(key[0]), labels[key])):
             repetitions = sorted(methods[key], key=lambda run: (run.seed, str(run.path)))
             groups.append(Group(names[world], labels[key], tuple(repetitions)))
@@ -135,29 +135,49 @@ def _env_names(worlds: Sequence[tuple[str, tuple[str, ...]]]) -> dict[tuple[str,
     return names
 
 
-def _telling_settings(worlds: Iterable[dict[tuple[str, str], Run]]) -> dict[str, list[str]]:
-    """By algorithm, the settings that tell its uses on some environment apart."""
+def _short_names(worlds: Iterable[dict[tuple[str, str], Run]]) -> dict[int, str]:
+    """Each method's algorithm with the symbols that tell its uses apart, and its preset where there are several."""
+    worlds = list(worlds)
+    runs = [run for methods in worlds for run in methods.values()]
+    several = len({_preset(run) for run in runs}) > 1
+    symbols: dict[str, dict[str, None]] = {}
+    for methods in worlds:
+        for algo, rivals in _by(methods.values(), lambda run: run.algo).items():
+            symbols.setdefault(algo, {}).update(dict.fromkeys(name for name in differing(rivals) if name in SYMBOLS))
+    names = {}
+    for run in runs:
+        told = [f"{SYMBOLS[name]}={_short(run.settings.get(name))}" for name in symbols[run.algo]]
+        names[id(run)] = ", ".join(
+            [" ".join([NAMES.get(run.algo, run.algo), *told[:2]]), *([_preset(run)] if several else [])]
+        )
+    return names
+
+
+def _telling_settings(worlds: Iterable[dict[tuple[str, str], Run]], names: dict[int, str]) -> dict[str, list[str]]:
+    """By short name, the other settings that tell its uses on some environment apart."""
     found: dict[str, dict[str, None]] = {}
     for methods in worlds:
-        for algo in {algo for algo, _ in methods}:
-            rivals = [run for (other, _), run in methods.items() if other == algo]
-            found.setdefault(algo, {}).update(dict.fromkeys(differing(rivals, BESIDES)))
-    return {algo: list(names) for algo, names in found.items()}
+        for name, rivals in _by(methods.values(), lambda run: names[id(run)]).items():
+            found.setdefault(name, {}).update(dict.fromkeys(differing(rivals, {*BESIDES, *SYMBOLS})))
+    return {name: list(settings) for name, settings in found.items()}
+
+
+def _by(runs: Iterable[Run], key: Callable[[Run], str]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
 
 
 def _method_names(
-    methods: dict[tuple[str, str], Run], telling: dict[str, list[str]], several_presets: bool
+    methods: dict[tuple[str, str], Run], short: dict[int, str], telling: dict[str, list[str]]
 ) -> dict[tuple[str, str], str]:
     """A few words for each method: EBU β=0.5, quick."""
     names: dict[tuple[str, str], str] = {}
     for key, run in methods.items():
-        name, words = NAMES.get(run.algo, run.algo), []
-        told = [setting for setting in telling[key[0]] if not (several_presets and _is_preset_s(run, setting))]
-        symbols = [f"{SYMBOLS[setting]}={_short(run.settings.get(setting))}" for setting in told if setting in SYMBOLS]
-        others = [_in_words(setting, run.settings.get(setting)) for setting in told if setting not in SYMBOLS]
-        if several_presets:
-            words.append(_preset(run))
-        label = ", ".join([" ".join([name, *symbols[:2]]), *words, *(others if len(others) <= 2 else [])])
+        told = telling[short[id(run)]]
+        words = [_in_words(name, run.settings[name]) for name in told if name in run.settings] if len(told) <= 2 else []
+        label = ", ".join([short[id(run)], *words])
         number = sum(name == label or name.startswith(f"{label} #") for name in names.values())
         names[key] = f"{label} #{number + 1}" if number else label
     return names
@@ -165,11 +185,6 @@ def _method_names(
 
 def _preset(run: Run) -> str:
     return Path(str(run.settings.get("preset", "quick"))).stem  # of a file of one's own, its name
-
-
-def _is_preset_s(run: Run, setting: str) -> bool:
-    """Whether the run has a setting from its preset, whose name then says enough."""
-    return setting not in SYMBOLS and _text(_usual(run).get(setting)) == _text(run.settings.get(setting))
 
 
 def _in_words(setting: str, value: Any) -> str:

@@ -261,7 +261,7 @@ def settings(groups: Sequence[Group]) -> str:
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]}, {names[1]} and {len(names) - 2} more"
+    return " · ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _methods_table(names: Sequence[str], groups: Sequence[Group]) -> str:
@@ -275,7 +275,11 @@ def _methods_table(names: Sequence[str], groups: Sequence[Group]) -> str:
         for method, found in uses.items()
         for values, envs in found.items()
     ]
-    return html.table(["method", *names], rows, "What differs between methods")
+    header, caption = ["method", *names], "What differs between methods"
+    if len(names) > len(rows):  # the longer side is to run down the page
+        header, *rows = (list(column) for column in zip(header, *rows))
+        header[0] = "setting"
+    return html.table(header, rows, caption)
 
 
 def _differing(members: Sequence[Group], left_out: set[str]) -> list[str]:
