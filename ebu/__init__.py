@@ -22,7 +22,7 @@ from ebu.registry import Method
 from ebu.version import __version__
 
 if TYPE_CHECKING:
-    from ebu import targets
+    from ebu import callbacks, targets
     from ebu.algorithms.adaptive_ebu import AdaptiveEBU
     from ebu.algorithms.dqn import DQN
     from ebu.algorithms.ebu import EBU
@@ -48,6 +48,7 @@ __all__ = [
     "UserError",
     "WatkinsQ",
     "__version__",
+    "callbacks",
     "evaluate",
     "load",
     "register",
@@ -60,9 +61,9 @@ _register_environments()
 
 
 def __getattr__(name: str) -> Any:
-    """Agent classes by their names, a user's included, and the target rules, which need PyTorch."""
-    if name == "targets":
-        return importlib.import_module("ebu.targets")
+    """Agent classes by their names, a user's included, the callbacks, and the target rules, which need PyTorch."""
+    if name in ("callbacks", "targets"):
+        return importlib.import_module(f"ebu.{name}")
     for agent in AGENTS.values():
         if agent.__name__ == name:
             return agent

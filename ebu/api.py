@@ -29,6 +29,8 @@ def load(
 ) -> Agent:
     """An agent with the policy of a file or a run folder; with ``best``, the run's policy of the best evaluation.
 
+    A file written with ``agent.save(path, memory=True)`` gives the whole agent, to learn on exactly where it stopped.
+
     ``env``, an environment or the name of one, is needed where the policy was trained on an object that cannot be made again.
 
     A file that names an environment as ``module:id`` has that module imported, which runs its code: only with

@@ -292,7 +292,7 @@ MISUSES = {
     "play": "see `ebu play --help`",
     "play /nowhere": "there is no file /nowhere",
     "play RUN": "CartPole-v1 cannot be shown as",
-    "play RUN --record film.avi": "--record takes a file ending in .mp4 or .gif, got film.avi",
+    "play RUN --record film.avi": "a recording is a file ending in .mp4 or .gif, got film.avi",
     "play RUN --record /nowhere/film.gif": "there is no folder /nowhere",
     "play RUN --record film.gif --episodes 0": "--episodes must be at least 1, got 0",
     "play RUN --record film.gif --epsilon 7": "--epsilon must be between 0 and 1, got 7",

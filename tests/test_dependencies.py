@@ -29,7 +29,7 @@ LAYERS: list[set[str]] = [
     {"ebu.learning"},
     {"ebu.distributed"},
     {"ebu.training"},
-    {"ebu.agent"},
+    {"ebu.agent", "ebu.callbacks"},
     {"ebu.algorithms"},
     {"ebu.api"},
     {"ebu.experiments"},

@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import gymnasium
 
 from ebu.agent.base import AnyEnvironment, Ranks, choose_device, described
-from ebu.agent.learning import Learning, Progress, create_run
+from ebu.agent.learning import Learning, Progress, create_run, warn
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.agent.settings import Settings
 from ebu.config import Config, override
@@ -23,6 +23,9 @@ from ebu.errors import UserError
 from ebu.presets import configure
 from ebu.registry import Method, add_method, find_method
 from ebu.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from ebu.networks.policy_file import SavedPolicy
 
 __all__ = ["AGENTS", "Agent", "AnyEnvironment", "Progress", "Ranks", "choose_device", "create_run", "register"]
 
@@ -76,12 +79,22 @@ class Agent(Learning):
     ) -> Agent:
         """As ``ebu.load``, which has the documentation; a policy of another method than this class's is refused."""
         from ebu.networks.policy_file import load_policy
+        from ebu.storage.bundle import POLICY, is_bundle
+        from ebu.training.whole_agent import load_whole, opened
 
         if os.path.isdir(path):  # which takes names that no file can have, too
             path = RunFolder.open(Path(path)).policy_file(best)
         elif best:
             raise UserError(f"best=True takes a run folder, got the file {path}")
-        saved = load_policy(Path(path))
+        if not is_bundle(Path(path)):
+            return cls._load(path, load_policy(Path(path)), env, device, trust_env)
+        with opened(Path(path)) as folder:  # a whole agent, saved with its memory
+            agent = cls._load(path, load_policy(folder / POLICY), env, device, trust_env)
+            load_whole(Path(path), folder, agent.loop, warn)
+        return agent
+
+    @classmethod
+    def _load(cls, path: str | Path, saved: SavedPolicy, env: AnyEnvironment | None, device: str, trust_env: bool) -> Agent:
         if "method" in vars(cls) and saved.config.algo != cls.algo:
             raise UserError(f"{path} holds a policy of {saved.config.algo}, not of {cls.algo}; ebu.load takes any")
         config = override(saved.config, device=device)

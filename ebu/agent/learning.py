@@ -104,9 +104,16 @@ class Learning(Acting, Saving):
         from ebu.training.trainer import Trainer
 
         with self.threads(), self._bar(progress_bar, self.loop.step, until) as bars:
+            self._begin(listeners)
             trainer = Trainer(self.loop, until, plan_start, announce=warn)
             trainer.run([*listeners, *bars])
         return trainer.interrupted
+
+    def _begin(self, listeners: Sequence[Listener]) -> None:
+        """Make the agent known to the callbacks that ask for it."""
+        for listener in listeners:
+            if hasattr(listener, "begin"):
+                listener.begin(self)
 
     def _log_every_episodes(self, episodes: int) -> None:
         """From now on, a row of training metrics after so many episodes."""
@@ -149,6 +156,7 @@ class Learning(Acting, Saving):
                 trainer.resume(drop_damaged)
             if trainer.is_finished:
                 announce("the run is finished; nothing is left to do")
+            self._begin(listeners)
             start, start_step = time.perf_counter(), self.loop.step
             with self._bar(progress_bar, start_step, self.config.steps) as bars:
                 finished = trainer.run([*listeners, *bars], tensorboard)

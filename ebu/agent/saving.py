@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 class Saving(BaseAgent):
     """The part of an agent that writes and reads files."""
 
-    def save(self, path: str | Path) -> None:
-        """Write the policy (weights and settings, no replay memory) to one file without pickle."""
+    def save(self, path: str | Path, memory: bool = False) -> None:
+        """Write the policy, weights and settings, to one file without pickle.
+
+        With ``memory``, everything that a training needs to go on exactly: memory, optimiser, schedules, random generators,
+        the open episode. ``ebu.load(path).learn(n)`` then gives the same as if this agent had learned on.
+        """
+        if memory:
+            from ebu.training.whole_agent import save_whole
+
+            return save_whole(Path(path), self.loop, self.config)
         from ebu.networks.policy_file import save_policy
         from ebu.training.best import policy_of
 

@@ -54,7 +54,10 @@ class Synchronised:
 Event = EpisodeEnded | Trained | Evaluated | Synchronised
 
 Listener = Callable[[Event], Any]
-"""Called with every event; False asks the training to stop. One with a method ``advance(step)`` hears of every step, too."""
+"""Called with every event; False asks the training to stop.
+
+One with a method ``begin(agent)`` is given the agent first, one with ``advance(step)`` is told of every step, too.
+"""
 
 
 Callbacks = Listener | Sequence[Listener] | None

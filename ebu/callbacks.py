@@ -1,0 +1,161 @@
+"""Callbacks: what to do while an agent learns. ``agent.learn(50_000, callback=[StopOnReward(475), KeepBest("best.ebu")])``
+
+A callback is any function of one event; one that returns False stops the training. The classes here are such functions with a
+memory. Those that need the agent derive from ``Callback``: ``begin(agent)`` is called before the first step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ebu.errors import UserError
+from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
+
+if TYPE_CHECKING:
+    from ebu.agent import Agent
+
+__all__ = [
+    "Callback",
+    "Checkpoint",
+    "EpisodeEnded",
+    "Evaluated",
+    "Event",
+    "KeepBest",
+    "Record",
+    "StopOnReward",
+    "Synchronised",
+    "Trained",
+]
+
+
+class Callback:
+    """What a callback with a memory derives from. Each method may be left as it is."""
+
+    agent: Agent
+
+    def begin(self, agent: Agent) -> None:
+        """Before the first step of a ``learn``."""
+        self.agent = agent
+
+    def __call__(self, event: Event) -> bool | None:
+        """With every event; False stops the training, anything else goes on."""
+        return None
+
+    def advance(self, step: int) -> None:
+        """After every step and everything that was due after it."""
+
+
+class StopOnReward(Callback):
+    """Stop when an evaluation's mean score reaches ``reward``; with ``episodes``, the mean of the latest training episodes."""
+
+    def __init__(self, reward: float, episodes: int | None = None) -> None:
+        if episodes is not None and episodes < 1:
+            raise UserError(f"episodes must be at least 1, got {episodes}")
+        self.reward, self.episodes = reward, episodes
+        self._scores: deque[float] = deque(maxlen=episodes)
+
+    def begin(self, agent: Agent) -> None:
+        super().begin(agent)
+        if self.episodes is None and agent.loop.evaluation_environment is None:
+            raise UserError("StopOnReward: there is no copy of the environment to evaluate on; give episodes=, e.g. 100")
+        self._scores.clear()
+
+    def __call__(self, event: Event) -> bool | None:
+        if self.episodes is None:
+            return not (isinstance(event, Evaluated) and event.evaluation.mean >= self.reward)
+        if isinstance(event, EpisodeEnded):
+            self._scores.append(event.score)
+            return len(self._scores) < self.episodes or float(np.mean(self._scores)) < self.reward
+        return None
+
+
+class KeepBest(Callback):
+    """Save the policy of the best evaluation so far to a file. A run folder keeps it anyway, as ``best.ebu``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.score: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Evaluated) and (self.score is None or event.evaluation.mean > self.score):
+            self.score = event.evaluation.mean
+            self.agent.save(self.path)
+
+
+class _Every(Callback):
+    """Does something every so many steps."""
+
+    def __init__(self, folder: str | Path, every: int) -> None:
+        if every < 1:
+            raise UserError(f"every must be at least 1 step, got {every}")
+        self.folder, self.every = Path(folder), every
+        self._last = 0
+
+    def begin(self, agent: Agent) -> None:
+        super().begin(agent)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write to {self.folder}: {error.strerror}; choose another folder") from error
+        self._last = agent.loop.step
+
+    def advance(self, step: int) -> None:
+        if step // self.every > self._last // self.every:
+            self.act(step)
+        self._last = step
+
+    def act(self, step: int) -> None:
+        raise NotImplementedError
+
+
+class Checkpoint(_Every):
+    """Save the agent every so many steps as ``folder/NAME-STEP.ebu``; with ``memory``, so that it can learn on exactly."""
+
+    def __init__(self, folder: str | Path, every: int, name: str = "agent", memory: bool = False) -> None:
+        super().__init__(folder, every)
+        self.name, self.memory = name, memory
+
+    def act(self, step: int) -> None:
+        self.agent.save(self.folder / f"{self.name}-{step}.ebu", memory=self.memory)
+
+
+class Record(_Every):
+    """A video of one greedy episode every so many steps, as ``folder/step-STEP.mp4`` (or .gif). Training is not disturbed."""
+
+    def __init__(self, folder: str | Path, every: int, suffix: str = ".mp4", seed: int = 0) -> None:
+        super().__init__(folder, every)
+        self.suffix, self.seed = suffix, seed
+
+    def begin(self, agent: Agent) -> None:
+        from ebu.training.film import require_film
+
+        super().begin(agent)
+        require_film(self.folder / f"step-0{self.suffix}")
+        offered = agent.env.metadata.get("render_modes", [])
+        if "rgb_array" not in offered:
+            name = agent.config.environment.env
+            raise UserError(f"{name} cannot be recorded (it offers {', '.join(offered) or 'nothing'})")
+        self._env = agent.make_env(render_mode="rgb_array")
+
+    def act(self, step: int) -> None:
+        from ebu.training.environment import Environment
+        from ebu.training.evaluate import rollout
+        from ebu.training.film import write_film
+
+        frames: list[Any] = []
+        for _ in rollout(
+            self.agent.policy,
+            Environment(self._env),
+            seed=self.seed,
+            epsilon=0.0,
+            rng=np.random.default_rng(self.seed),
+            stack=self.agent.interface.stack,
+            max_steps=self.agent.config.environment.max_episode_steps,
+            watch=lambda: frames.append(self._env.render()),
+        ):
+            pass
+        write_film(self.folder / f"step-{step}{self.suffix}", frames, int(self._env.metadata.get("render_fps") or 15))
