@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import os
@@ -64,7 +65,9 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     name, rest = arguments[0], arguments[1:]
     if name not in COMMANDS:
-        raise UserError(f"there is no command {name!r}; choose from {', '.join(COMMANDS)}")
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"did you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}"
+        raise UserError(f"there is no command {name!r}; {meant}")
     return COMMANDS[name][1](rest)
 
 

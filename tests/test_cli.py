@@ -245,7 +245,8 @@ def test_every_command_has_help(command, capsys):
 # ---------------------------------------------------------------------- misuse
 
 MISUSES = {
-    "tarin": "there is no command 'tarin'; choose from",
+    "tarin": "there is no command 'tarin'; did you mean train?",
+    "conquer": "there is no command 'conquer'; choose from train, resume",
     "list everything": "takes no arguments",
     "train --env CartPol-v1": "did you mean CartPole-v1",
     "train --env MiniGrid-Emty-5x5-v0": "did you mean MiniGrid-Empty-5x5-v0",

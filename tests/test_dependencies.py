@@ -206,7 +206,8 @@ def test_the_package_the_maze_the_help_and_the_report_do_not_wait_for_pytorch():
     program = """
 import importlib, pkgutil, sys, gymnasium, ebu, ebu.report
 from ebu.cli import main
-main(["--help"])
+for words in (["--help"], ["list"], ["train", "CartPole-v1", "--help"], ["train", "--help-all"]):
+    main(words)
 gymnasium.make("ebu/MNISTMaze-v0").reset(seed=0)
 assert {"torch", "matplotlib"}.isdisjoint(sys.modules), "the package itself"
 for module in pkgutil.iter_modules(ebu.report.__path__):
