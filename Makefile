@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 EXTRAS := classic,atari,minatar,minigrid,video,ray
+NEIGHBOURS := sb3,tune,share
 
 .PHONY: run test test-slow test-lowest test-newest test-matrix bench docs results lint types clean
 
@@ -63,7 +64,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/pip
-	$(PIP) -e ".[$(EXTRAS),dev,bench]"
+	$(PIP) -e ".[$(EXTRAS),$(NEIGHBOURS),dev]"
 	touch $@ $(VENV)/.run
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/bin/pip

@@ -100,6 +100,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "reproduce": ("an item of the paper: rows and a picture", _command("reports", "reproduce")),
     "explain": ("a page that plays an episode backward", _command("reports", "explain")),
     "theory": ("the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
+    "tune": ("search for better settings, as a preset file", _command("tune", "tune")),
     "presets": ("starting values, as files that can be changed and shared", _command("presets", "presets")),
     "list": ("algorithms, environments, presets, items", _command("listing", "listing")),
 }

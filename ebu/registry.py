@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ebu.errors import UserError
+from ebu.search_space import SearchSpace, usual_space
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,6 +57,8 @@ class Method:
     """The probability of each action is recorded, which costs a forward pass at every step."""
     settings: tuple[str, ...] = ()
     """The settings that are its own, which ``repr(agent)`` shows."""
+    search: Callable[[Config], SearchSpace] = usual_space
+    """What ``ebu tune`` varies, given the settings it starts from."""
     cost: float = 1.0
     """Seconds of a minibatch over DQN's, for the expected duration of a sweep."""
 

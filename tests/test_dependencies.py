@@ -20,12 +20,12 @@ ROOT = Path(ebu.__file__).parent
 LAYERS: list[set[str]] = [
     {"ebu.errors", "ebu.version"},
     {"ebu.plugins"},
-    {"ebu.types", "ebu.seeding"},
+    {"ebu.types", "ebu.seeding", "ebu.search_space"},
     {"ebu.config"},
     {"ebu.targets", "ebu.memory", "ebu.envs", "ebu.storage"},
     {"ebu.registry", "ebu.networks", "ebu.preset_files"},
     {"ebu.presets"},
-    {"ebu.theory", "ebu.report"},
+    {"ebu.theory", "ebu.report", "ebu.sb3"},
     {"ebu.learning"},
     {"ebu.distributed"},
     {"ebu.training"},
@@ -43,6 +43,7 @@ ONLY = {
     "ebu.errors": set(),
     "ebu.types": set(),
     "ebu.seeding": {"ebu.errors"},
+    "ebu.search_space": set(),
     "ebu.config": {"ebu.errors"},
     "ebu.targets": {"ebu.types", "ebu.errors"},
     "ebu.memory": {"ebu.types"},
@@ -50,6 +51,7 @@ ONLY = {
     "ebu.storage": {"ebu.errors", "ebu.config", "ebu.types", "ebu.version"},
     "ebu.preset_files": {"ebu.config", "ebu.errors", "ebu.storage"},
     "ebu.presets": {"ebu.config", "ebu.envs", "ebu.errors", "ebu.registry", "ebu.preset_files"},
+    "ebu.sb3": {"ebu.errors", "ebu.targets"},
     "ebu.report": {"ebu.errors", "ebu.config", "ebu.envs", "ebu.presets", "ebu.storage"},
 }
 # Modules from outside that have no business there, not even inside a function.
@@ -61,7 +63,9 @@ FOREIGN = {
     "ebu.memory": {"torch", "gymnasium"},
     "ebu": {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"},
 }
-TESTS = {"pytest", "hypothesis", "stable_baselines3"}  # what only the tests and benchmarks install
+TESTS = {"pytest", "hypothesis"}  # what only the tests install
+# Libraries that are there for one unit, by an extra of their own: nobody else imports them.
+NEIGHBOURS = {"stable_baselines3": "ebu.sb3", "optuna": "ebu.experiments"}
 
 
 def module_name(path):
@@ -171,6 +175,12 @@ def test_no_stranger_where_it_has_no_business(name):
 def test_nothing_imports_what_only_tests_install():
     found = {target.split(".")[0] for path in MODULES.values() for _, target in imports(path)}
     assert found & (TESTS | {"tests", "bench"}) == set()
+
+
+@pytest.mark.parametrize("library", NEIGHBOURS)
+def test_a_neighbour_is_imported_by_its_own_unit_alone(library):
+    users = {unit(module) for module, path in MODULES.items() for _, name in imports(path) if name.split(".")[0] == library}
+    assert users == {NEIGHBOURS[library]}
 
 
 def test_no_module_imports_itself_in_a_circle():

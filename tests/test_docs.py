@@ -65,7 +65,7 @@ def test_files_and_modules_are_called_as_they_are(page):
     files = re.findall(r"`((?:[a-z_]+/)+[a-z_0-9]+\.py)\b", words)
     assert [name for name in files if not any((ROOT / folder / name).exists() for folder in ("", "ebu"))] == []
     if page.name != "CHANGELOG.md":
-        modules = re.findall(r"(?:from|`) ?(ebu(?:\.[a-z_]+)+)", words)
+        modules = re.findall(r"(?:from|`) ?(ebu(?:\.[a-z_0-9]+)+)", words)
         assert [name for name in modules if not is_there(name)] == []
 
 
@@ -102,7 +102,7 @@ def test_the_architecture_lists_the_layers_of_the_test():
     from tests.test_dependencies import LAYERS
 
     section = text(ROOT / "docs" / "architecture.md").partition("## The dependency rule")[2].partition("`targets/` and")[0]
-    listed = [set(re.findall(r"`([a-z_]+)`", line)) for line in section.splitlines() if re.match(r"\d+\. ", line)]
+    listed = [set(re.findall(r"`([a-z_0-9]+)`", line)) for line in section.splitlines() if re.match(r"\d+\. ", line)]
     layers = [{name.removeprefix("ebu.") for name in layer} - {"__main__"} for layer in LAYERS]
     flat = [*listed[:-1], {"commands"}, {"cli"}]
     assert flat == [layer for layer in layers if layer]

@@ -70,7 +70,14 @@ def odd_values():
     other = {"optimizer": "rmsprop", "loss": "mse", "network": "mlp", "compress": "never", "initialisation": "he"}
     other |= {"exploration_schedule": "quadratic", "sync_score": "mean", "eval_aggregate": "best", "n_steps": "episode"}
     other |= {"learning_rate_schedule": "linear", "env_args": ('say="a \\\x7f ü"', "n=1"), "betas": (0.25, 1e-7)}
-    other |= {"hidden_sizes": (3, 5), "device": "cpu", "env": "Acrobot-v1", "algo": "dqn", "preset": "quick"}
+    other |= {
+        "env_wrappers": ('ClipReward {"max_reward": 1}',),
+        "hidden_sizes": (3, 5),
+        "device": "cpu",
+        "env": "Acrobot-v1",
+        "algo": "dqn",
+        "preset": "quick",
+    }
     for name, value in flat(Config()).items():
         if name not in other:
             other[name] = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 3 + 1e-5

@@ -35,7 +35,8 @@ STEPS, MORE = 60, 90
 SMALL = (
     f"--steps {STEPS} --learning-starts 20 --batch-size 8 --eval-episodes 1 --eval-every 0 --buffer-size 1k --quiet".split()
 )
-ENDINGS = {"train": SMALL, "eval": ["--episodes", "1"], "play": ["--max-steps", "5"], "resume": ["--quiet"]}
+ONE_TRIAL = [*SMALL[:-1], "--eval-every", "30", "--trials", "1", "--confirm", "0", "--workers", "1"]
+ENDINGS = {"train": SMALL, "tune": ONE_TRIAL, "eval": ["--episodes", "1"], "play": ["--max-steps", "5"], "resume": ["--quiet"]}
 
 
 def blocks(page):
@@ -43,8 +44,8 @@ def blocks(page):
 
 
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if blocks(page)]
-# Emulators, trials in processes of their own, a proof of exact resume.
-SLOW = {"atari.md", "sweeps.md", "experiments.md", "own-method.md", "checkpoints.md"}
+# Emulators, trials in processes of their own, a proof of exact resume, Stable-Baselines3.
+SLOW = {"tuning.md", "sb3.md", "atari.md", "sweeps.md", "experiments.md", "own-method.md", "checkpoints.md"}
 
 
 def pages():

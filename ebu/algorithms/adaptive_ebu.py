@@ -12,6 +12,7 @@ from ebu.agent import Agent
 from ebu.algorithms.ebu import backward_rule, sampler
 from ebu.config import Config
 from ebu.registry import Method
+from ebu.search_space import SearchSpace, around, usual_space
 
 if TYPE_CHECKING:
     from ebu.registry import Rule
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 def rule(config: Config) -> Rule:
     return backward_rule(config, config.target.betas)
+
+
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"sync_interval": around(config.target.sync_interval, 4.0, whole=True)}
 
 
 class AdaptiveEBU(Agent):
@@ -30,5 +35,6 @@ class AdaptiveEBU(Agent):
         sampler=sampler,
         rule=rule,
         settings=("betas",),
+        search=search,
         learners=lambda config: len(config.target.betas),
     )

@@ -14,6 +14,7 @@ from ebu.agent import Agent
 from ebu.config import Config
 from ebu.memory.samplers import EpisodeSampler, Sampler
 from ebu.registry import Method
+from ebu.search_space import Range, SearchSpace, usual_space
 from ebu.types import Targets
 
 if TYPE_CHECKING:
@@ -49,7 +50,13 @@ def rule(config: Config) -> Rule:
     return backward_rule(config, (config.target.beta,))
 
 
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"beta": Range(0.0, 1.0)}
+
+
 class EBU(Agent):
     """Episodic Backward Update with diffusion factor ``beta`` (Lee, Choi and Chung, 2019)."""
 
-    method = Method(name="ebu", title="Episodic Backward Update", sampler=sampler, rule=rule, settings=("beta",), cost=0.9)
+    method = Method(
+        name="ebu", title="Episodic Backward Update", sampler=sampler, rule=rule, search=search, settings=("beta",), cost=0.9
+    )

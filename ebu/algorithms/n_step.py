@@ -13,6 +13,7 @@ from ebu.algorithms.dqn import best_next, minibatches_ahead
 from ebu.config import Config
 from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler
 from ebu.registry import Method
+from ebu.search_space import Choice, SearchSpace, usual_space
 from ebu.types import Targets
 
 if TYPE_CHECKING:
@@ -31,7 +32,13 @@ def rule(config: Config) -> Rule:
     return lambda span: Targets(n_step(span.rewards, span.discounts, best_next(span, config), n, span.continues))
 
 
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"n_steps": Choice((2, 3, 5, 10, "episode"))}
+
+
 class NStepDQN(Agent):
     """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
 
-    method = Method(name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule, settings=("n_steps",))
+    method = Method(
+        name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule, search=search, settings=("n_steps",)
+    )

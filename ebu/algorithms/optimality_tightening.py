@@ -14,6 +14,7 @@ from ebu.agent import Agent
 from ebu.config import Config
 from ebu.memory.samplers import Sampler, WindowSampler
 from ebu.registry import Method
+from ebu.search_space import Range, SearchSpace, usual_space
 from ebu.types import Targets
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ def correction(config: Config) -> Correction:
     return correct
 
 
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"tightening_weight": Range(0.05, 0.9), "tightening_neighbours": Range(2, 8, whole=True)}
+
+
 class OptimalityTightening(Agent):
     """DQN with bounds from neighbouring steps (He et al., 2017)."""
 
@@ -65,5 +70,6 @@ class OptimalityTightening(Agent):
         rule=rule,
         settings=("tightening_weight",),
         correction=correction,
+        search=search,
         cost=1.9,
     )

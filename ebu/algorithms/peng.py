@@ -14,6 +14,7 @@ from ebu.algorithms.dqn import best_next
 from ebu.algorithms.ebu import sampler
 from ebu.config import Config
 from ebu.registry import Method
+from ebu.search_space import Range, SearchSpace, usual_space
 from ebu.types import Targets
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ def rule(config: Config) -> Rule:
     return lambda span: Targets(peng(span.rewards, span.discounts, best_next(span, config), trace, span.continues))
 
 
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"trace_lambda": Range(0.0, 1.0)}
+
+
 class PengQ(Agent):
     """Peng's Q(λ) on whole episodes (Peng and Williams, 1996)."""
 
@@ -37,5 +42,6 @@ class PengQ(Agent):
         rule=rule,
         settings=("trace_lambda",),
         defaults={"trace_lambda": 0.7},
+        search=search,
         cost=0.9,
     )

@@ -14,6 +14,7 @@ from ebu.config import Config
 from ebu.memory.priorities import PrioritySampler
 from ebu.memory.samplers import Sampler
 from ebu.registry import Method
+from ebu.search_space import Range, SearchSpace, usual_space
 
 
 def sampler(config: Config) -> Sampler:
@@ -23,6 +24,10 @@ def sampler(config: Config) -> Sampler:
 
 def scaled_learning_rate(config: Config) -> dict[str, Any]:
     return {"learning_rate": config.learner.learning_rate * config.memory.priority_lr_scale}
+
+
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"priority_alpha": Range(0.2, 1.0)}
 
 
 class PrioritizedDQN(Agent):
@@ -35,5 +40,6 @@ class PrioritizedDQN(Agent):
         rule=rule,
         settings=("priority_alpha",),
         overrides=scaled_learning_rate,
+        search=search,
         cost=1.1,
     )

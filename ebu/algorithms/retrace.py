@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ebu.agent import Agent
 from ebu.algorithms.ebu import sampler
+from ebu.algorithms.peng import search
 from ebu.config import Config
 from ebu.registry import Method
 from ebu.types import Targets
@@ -38,5 +39,11 @@ class Retrace(Agent):
     """Retrace(λ) on whole episodes (Munos et al., 2016)."""
 
     method = Method(
-        name="retrace", title="Retrace(λ)", sampler=sampler, rule=rule, settings=("trace_lambda",), needs_behaviour=True
+        name="retrace",
+        title="Retrace(λ)",
+        sampler=sampler,
+        rule=rule,
+        search=search,
+        settings=("trace_lambda",),
+        needs_behaviour=True,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ebu.agent import Agent
 from ebu.algorithms.ebu import sampler
+from ebu.algorithms.peng import search
 from ebu.config import Config
 from ebu.registry import Method
 from ebu.types import Targets
@@ -33,4 +34,6 @@ def rule(config: Config) -> Rule:
 class WatkinsQ(Agent):
     """Watkins' Q(λ) on whole episodes (Watkins, 1989)."""
 
-    method = Method(name="watkins", title="Watkins' Q(λ)", sampler=sampler, rule=rule, settings=("trace_lambda",), cost=0.9)
+    method = Method(
+        name="watkins", title="Watkins' Q(λ)", sampler=sampler, rule=rule, search=search, settings=("trace_lambda",), cost=0.9
+    )

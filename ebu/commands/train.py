@@ -9,7 +9,7 @@ import textwrap
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -38,6 +38,8 @@ Train an agent. Without options: EBU on the embedded MNIST maze.
   ebu train --preset tuned.toml
 """
 
+T = TypeVar("T")
+
 # What people set. Everything else is under --help-all.
 COMMON = (
     *("env", "algo", "preset", "steps", "seed", "run", "device", "env_args"),
@@ -64,32 +66,53 @@ def train(arguments: list[str]) -> int:
 
 
 def _train(arguments: list[str], ranks: Ranks | None) -> int:
-    flags = flags_of(TrainArguments)
-    help_asked = next((word for word in arguments if word in ("-h", "--help", "--help-all")), None)
-    arguments, loose = in_full([word for word in arguments if word != help_asked], flags)
-    arguments = [*_environment(arguments, loose), *arguments]
-    if ":" in peek(arguments, "--env", ""):  # module:id, of the user's own
-        look_in_current_folder()
-    default = TrainArguments(settings=starting_settings(arguments))
-    if help_asked is not None:
-        names = list(COMMON) if help_asked != "--help-all" else None
-        print(USAGE + "\n" + describe_flags(default, names) + "\n" + _about_defaults(default.settings, names))
+    read = read_settings(TrainArguments, arguments, "ebu train")
+    if read.help_asked is not None:
+        names = list(COMMON) if read.help_asked != "--help-all" else None
+        print(USAGE + "\n" + describe_flags(read.default, names) + "\n" + _about_defaults(read.default.settings, names))
         return 0
-    parsed = parse(TrainArguments, arguments, "ebu train", default)
-    merged = merge_environment_arguments(default.settings.environment.env_args, parsed.settings.environment.env_args)
-    resolved = {"algo": default.settings.algo, "preset": default.settings.preset}  # an alias, a preset file
-    config = override(parsed.settings, env_args=merged, **resolved)
+    parsed, config = read.parsed, read.config
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
         return train_and_report(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
 
 
-def _environment(arguments: list[str], loose: list[str]) -> list[str]:
+@dataclass(frozen=True)
+class Read(Generic[T]):
+    """A command line with settings in it."""
+
+    parsed: T
+    default: T
+    config: Config
+    """The settings, with what the preset adds to them."""
+    help_asked: str | None
+    """The word that asked for help; then nothing is parsed."""
+
+
+def read_settings(cls: type[T], arguments: list[str], program: str) -> Read[T]:
+    """The arguments of a command whose dataclass has all settings in its field ``settings``."""
+    help_asked = next((word for word in arguments if word in ("-h", "--help", "--help-all")), None)
+    arguments, loose = in_full([word for word in arguments if word != help_asked], flags_of(cls))
+    arguments = [*_environment(arguments, loose, program), *arguments]
+    if ":" in peek(arguments, "--env", ""):  # module:id, of the user's own
+        look_in_current_folder()
+    starting = starting_settings(arguments)
+    default = cls(settings=starting)  # type: ignore[call-arg]
+    if help_asked is not None:
+        return Read(default, default, starting, help_asked)
+    parsed = parse(cls, arguments, program, default)
+    settings: Config = parsed.settings  # type: ignore[attr-defined]
+    merged = merge_environment_arguments(starting.environment.env_args, settings.environment.env_args)
+    resolved = {"algo": starting.algo, "preset": starting.preset}  # an alias, a preset file
+    return Read(parsed, default, override(settings, env_args=merged, **resolved), None)
+
+
+def _environment(arguments: list[str], loose: list[str], program: str) -> list[str]:
     """``CartPole-v1`` as ``--env CartPole-v1``."""
     if len(loose) > 1:
         raise UserError(
-            f"unexpected arguments: {', '.join(loose[1:])} (the environment is {loose[0]}); see `ebu train --help`"
+            f"unexpected arguments: {', '.join(loose[1:])} (the environment is {loose[0]}); see `{program} --help`"
         )
     if loose and "--env" in arguments:
         raise UserError(f"the environment is named twice: {loose[0]} and {peek(arguments, '--env', '')}")

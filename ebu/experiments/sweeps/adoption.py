@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ebu.config import Config, environment_arguments, flat, from_json
 from ebu.errors import UserError
+from ebu.experiments.sweeps.pruning import was_pruned
 from ebu.experiments.sweeps.trials import Trial
 from ebu.storage import files
 from ebu.storage.files import MAX_JSON_FILE, Damaged, read_text
@@ -26,7 +27,7 @@ BESIDES = ("checkpoint_every", "checkpoint_minutes")  # they change neither what
 def finished_folders(trials: Sequence[Trial], out: Path) -> dict[str, Path]:
     """Trial id → where it is finished, in the trials of this folder or of those beside it, under whatever name."""
     out = out.resolve()
-    known = _by_settings(path for path in _folders_around(out) if is_finished(path))
+    known = _by_settings(path for path in _folders_around(out) if is_finished(path) and not was_pruned(path))
     found = {}
     for one in trials:
         path = out / "trials" / one.id

@@ -24,12 +24,15 @@ from typing import Any
 from ebu.agent import Agent, create_run
 from ebu.config import Config, from_json
 from ebu.errors import RunFailure, UserError
+from ebu.experiments.sweeps.pruning import pruner_of
 from ebu.experiments.sweeps.store import Mirror, Store
 from ebu.experiments.sweeps.sweep import Outcome
 from ebu.plugins import inherited_plugins, load_plugins
 from ebu.storage.files import Damaged, make_folders, open_append
 from ebu.storage.lock import Held, RunLock
 from ebu.storage.run_folder import RunFolder
+from ebu.training.conclusion import conclude
+from ebu.training.events import Listener
 
 NEEDED_LATER = ("matplotlib.backends.backend_agg", "matplotlib.figure")  # imported where they are used, by every trial
 
@@ -75,11 +78,17 @@ def _provide(path: Path, config: Config) -> RunFolder:
 
 def _train(folder: RunFolder, config: Config, store: Store | None) -> None:
     with ExitStack() as stack:
-        mirrors = []
+        listeners: list[Listener] = []
         if store is not None:
-            mirrors.append(Mirror(store, folder.path))
-            stack.callback(mirrors[0].close)
-        Agent.from_config(config).train_in(folder, resume=True, tensorboard=False, listeners=mirrors)
+            mirror = Mirror(store, folder.path)
+            listeners.append(mirror)
+            stack.callback(mirror.close)
+        agent, pruner = Agent.from_config(config), pruner_of(folder.path)
+        if pruner is not None:
+            listeners.append(pruner)
+        agent.train_in(folder, resume=True, tensorboard=False, listeners=listeners)
+        if pruner is not None and pruner.has_pruned:  # it ends here, as a run that is shorter than planned
+            conclude(folder, agent)
 
 
 def interrupt() -> None:

@@ -1,0 +1,106 @@
+"""``ebu tune``: settings found by search, as a preset file."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ebu.commands.help import describe_flags
+from ebu.commands.train import read_settings
+from ebu.config import Config
+from ebu.errors import UserError
+
+USAGE = """usage: ebu tune [ENV] [options]
+
+Search for better settings with Optuna (pip install 'episodic-backward-update[tune]').
+
+  ebu tune CartPole-v1 --trials 30 --steps 10k
+  ebu train --preset tuning/ebu-CartPole-v1/best.toml
+
+The same command again continues the study. Settings given here, and those of the preset, are where the search starts; what is
+varied is in the method's own file.
+"""
+COMMON = (
+    *("env", "algo", "preset", "steps", "seed", "eval_every", "trials", "confirm", "pruner", "out", "storage", "study"),
+    *("engine", "workers", "address", "cpus_per_trial", "gpus_per_trial"),
+)
+
+
+@dataclass(frozen=True)
+class TuneArguments:
+    """What ``ebu tune`` takes besides the settings to start from."""
+
+    trials: int = 30
+    """Trials of the study, those of earlier calls and other machines included."""
+    confirm: int = 3
+    """Seeds, none of them tuned on, for a comparison of the best settings with those one started from; 0 for none."""
+    pruner: Literal["median", "hyperband", "none"] = "median"
+    """Which trials end early, judged by their evaluations."""
+    out: Path | None = None
+    """Folder to write; by default tuning/ALGO-ENV. Trials are in its folder trials."""
+    storage: str = ""
+    """Where Optuna keeps the study (sqlite:///FILE, postgresql://…); by default study.db in the folder."""
+    study: str = ""
+    """The study's name in the storage; by default ALGO-ENV."""
+    engine: Literal["local", "ray"] = "local"
+    """Where trials run: processes on this machine, or a Ray cluster."""
+    workers: int = 0
+    """Trials at once; 0 means one for each core."""
+    address: str = ""
+    """Of a Ray cluster; without it, --engine ray starts one here."""
+    cpus_per_trial: float = 1.0
+    """Processors a trial is given on a Ray cluster."""
+    gpus_per_trial: float = 0.0
+    """Graphics processors a trial is given on a Ray cluster; may be a share of one."""
+    settings: Config = field(default_factory=Config)
+
+
+def tune(arguments: list[str]) -> int:
+    read = read_settings(TuneArguments, arguments, "ebu tune")
+    if read.help_asked is not None:
+        print(USAGE + "\n" + describe_flags(read.default, None if read.help_asked == "--help-all" else list(COMMON)))
+        return 0
+    args, config = read.parsed, read.config
+    if args.trials < 1 or args.confirm < 0:
+        raise UserError(f"--trials must be at least 1 and --confirm at least 0, got {args.trials} and {args.confirm}")
+    if not config.evaluation.eval_every or config.evaluation.eval_every > config.steps:
+        raise UserError(f"a trial is judged by its evaluations: --eval-every must be between 1 and --steps ({config.steps:,})")
+    return _tune(args, config, shlex.join(["ebu", "tune", *arguments]))
+
+
+def _tune(args: TuneArguments, config: Config, command: str) -> int:
+    from ebu.agent import Agent
+    from ebu.experiments.sweeps.engine import make_engine
+    from ebu.experiments.sweeps.local_engine import cores
+    from ebu.experiments.tuning.page import write_page
+    from ebu.experiments.tuning.study import Plan, Work, best_trial, open_study, over_trials
+
+    Agent.from_config(config)  # everything that can be refused is refused here
+    stem = f"{config.algo}-{config.environment.env.replace('/', '-').replace(':', '-')}"
+    out = args.out or Path("tuning") / stem
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror}; choose another --out folder") from error
+    engine = make_engine(
+        args.engine, args.workers, args.address, cpus_per_trial=args.cpus_per_trial, gpus_per_trial=args.gpus_per_trial
+    )
+    storage = args.storage or f"sqlite:///{out.resolve() / 'study.db'}"
+    plan = Plan(config, args.pruner)
+    study = open_study(plan, storage, args.study or stem)
+    work = Work(plan, study, storage, out, engine, together=2 * (args.workers or cores()))
+    print(f"{config.algo} on {config.environment.env}: {len(over_trials(study))} of {args.trials} trials are over", flush=True)
+    work.run(args.trials)
+    confirmed = work.confirm(args.confirm)
+    page = write_page(work, confirmed, command)
+    best = best_trial(study)
+    if best is None:
+        raise UserError(f"no trial of the study was complete; see {page}")
+    print(f"best: trial {best.number}, score {best.value:.5g}")
+    for name, values in confirmed.items():
+        print(f"{name}: mean {sum(values) / len(values):.5g} over {len(values)} seeds that were not tuned on")
+    print(f"wrote {work.best_file} and {page}\n\n{work.best_file.read_text(encoding='utf-8')}")
+    print(f"next: ebu train --preset {shlex.quote(str(work.best_file))}")
+    return 0
