@@ -107,7 +107,7 @@ def retrace(trace_lambda: float) -> EpisodeRule:
 
 
 @dataclass
-class Learner:
+class TabularLearner:
     """A table that moves by α(n) at the n-th move of each pair. This one never learns."""
 
     states: int
@@ -135,7 +135,7 @@ class Learner:
         """The episode those steps made is over."""
 
 
-class QLearning(Learner):
+class QLearning(TabularLearner):
     """One-step Q-learning as it goes."""
 
     def observe(self, state: int, action: int, reward: float, following: int, terminal: bool) -> None:
@@ -143,7 +143,7 @@ class QLearning(Learner):
 
 
 @dataclass
-class OnlineWatkins(Learner):
+class OnlineWatkins(TabularLearner):
     """Watkins' Q(λ) as it goes, with replacing traces: the cuts of :func:`watkins`, learned from at every step.
 
     One error moves many pairs, so counting moves would mean little: α is what the schedule says for the first move.
@@ -171,7 +171,7 @@ class OnlineWatkins(Learner):
 
 
 @dataclass
-class UniformReplay(Learner):
+class UniformReplay(TabularLearner):
     """Q-learning from transitions drawn uniformly, with replacement, from all that was seen."""
 
     rng: np.random.Generator = field(kw_only=True)
@@ -192,7 +192,7 @@ class UniformReplay(Learner):
 
 
 @dataclass
-class BackwardReplay(Learner):
+class BackwardReplay(TabularLearner):
     """Lin's backward replay (1991): each finished episode from its end, in place, with recency factor λ.
 
     u_t = r_t + γ [(1 − λ) max_a Q(s_{t+1}, a) + λ u_{t+1}]. With λ = 0 and α = 1 this is the paper's Algorithm 1.
@@ -212,7 +212,7 @@ class BackwardReplay(Learner):
 
 
 @dataclass
-class EpisodeLearner(Learner):
+class EpisodeLearner(TabularLearner):
     """All targets of a finished episode from the table as it was, then one move each, from the episode's end."""
 
     rule: EpisodeRule = field(kw_only=True)
@@ -264,7 +264,7 @@ class Simulator:
         self.starts = np.cumsum(mdp.start)
         self.actions, self.rng, self.epsilon, self.horizon = mdp.actions, rng, epsilon, horizon
 
-    def episode(self, learner: Learner) -> Episode:
+    def episode(self, learner: TabularLearner) -> Episode:
         """Act with the learner's table until the end or ``horizon`` steps, showing it every step and then the whole."""
         uniform = self.rng.random
         state = int(np.searchsorted(self.starts, uniform() * self.starts[-1], side="right"))

@@ -186,7 +186,7 @@ def test_the_same_seed_gives_the_same_table():
 
 def test_the_simulator_records_the_chance_of_each_action():
     mdp = random_mdp(np.random.default_rng(2), 8, 4)
-    learner = tabular.Learner(8, 4, 1.0, constant(1.0))
+    learner = tabular.TabularLearner(8, 4, 1.0, constant(1.0))
     learner.q[:, 2] = 1.0
     simulator = Simulator(mdp, np.random.default_rng(0), 0.2, 20)
     for _ in range(30):

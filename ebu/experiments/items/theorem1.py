@@ -24,9 +24,9 @@ from ebu.theory.operator import PathSet, uniform_behaviour
 from ebu.theory.tabular import (
     BackwardReplay,
     EpisodeLearner,
-    Learner,
     Simulator,
     StepSize,
+    TabularLearner,
     UniformReplay,
     robbins_monro,
 )
@@ -45,7 +45,7 @@ STATES, ACTIONS, HORIZON = 10, 3, 30
 PLANTED_ERROR, CHAIN = 1.0, 12
 
 Common = tuple[int, int, float, StepSize]
-LEARNERS: dict[str, Callable[[Common, np.random.Generator], Learner]] = {
+LEARNERS: dict[str, Callable[[Common, np.random.Generator], TabularLearner]] = {
     "EBU β=1": lambda common, rng: EpisodeLearner(*common, rule=tabular.backward(1.0)),
     "EBU β=0.5": lambda common, rng: EpisodeLearner(*common, rule=tabular.backward(0.5)),
     "Algorithm 1": lambda common, rng: BackwardReplay(*common),

@@ -26,11 +26,11 @@ from ebu.theory.tabular import (
     BackwardReplay,
     EpisodeLearner,
     EpisodeReplay,
-    Learner,
     OnlineWatkins,
     QLearning,
     Simulator,
     StepSize,
+    TabularLearner,
     UniformReplay,
     backward,
     constant,
@@ -48,7 +48,7 @@ SECONDS = {"quick": 45, "laptop": 2_700, "full": 4_200}  # on one core
 
 
 @dataclass(frozen=True)
-class Task:
+class TabularTask:
     env: str  # the newest version of this name that Gymnasium has
     options: dict[str, Any]
     steps: int
@@ -60,17 +60,17 @@ class Task:
 
 
 TASKS = {
-    "FrozenLake 8×8": Task("FrozenLake", {"map_name": "8x8", "is_slippery": False}, 100_000, 1.0),
-    "FrozenLake 8×8 slippery": Task("FrozenLake", {"map_name": "8x8", "is_slippery": True}, 200_000, 0.1),
-    "Taxi": Task("Taxi", {}, 150_000, 1.0),
+    "FrozenLake 8×8": TabularTask("FrozenLake", {"map_name": "8x8", "is_slippery": False}, 100_000, 1.0),
+    "FrozenLake 8×8 slippery": TabularTask("FrozenLake", {"map_name": "8x8", "is_slippery": True}, 200_000, 0.1),
+    "Taxi": TabularTask("Taxi", {}, 150_000, 1.0),
 }
 
 Common = tuple[int, int, float, StepSize]  # states, actions, γ, α
-Build = Callable[[Common, np.random.Generator, float], Learner]
+Build = Callable[[Common, np.random.Generator, float], TabularLearner]
 
 
 @dataclass(frozen=True)
-class Method:
+class TabularMethod:
     build: Build
     replay: bool = False
     lambdas: tuple[float, ...] = (0.0,)  # tried beside the step sizes; 0 where there is none
@@ -85,16 +85,16 @@ def _replayed_episodes(beta: float) -> Build:
 
 
 METHODS = {
-    "Q-learning": Method(lambda common, rng, _: QLearning(*common)),
-    "Watkins Q(λ)": Method(lambda common, rng, lam: OnlineWatkins(*common, trace_lambda=lam), lambdas=(0.9, 0.5)),
-    "Algorithm 1": Method(lambda common, rng, _: BackwardReplay(*common)),
-    "EBU β=1": Method(_episodes(1.0)),
-    "EBU β=0.5": Method(_episodes(0.5)),
-    "uniform replay": Method(
+    "Q-learning": TabularMethod(lambda common, rng, _: QLearning(*common)),
+    "Watkins Q(λ)": TabularMethod(lambda common, rng, lam: OnlineWatkins(*common, trace_lambda=lam), lambdas=(0.9, 0.5)),
+    "Algorithm 1": TabularMethod(lambda common, rng, _: BackwardReplay(*common)),
+    "EBU β=1": TabularMethod(_episodes(1.0)),
+    "EBU β=0.5": TabularMethod(_episodes(0.5)),
+    "uniform replay": TabularMethod(
         lambda common, rng, _: UniformReplay(*common, rng=rng, moves_per_step=MOVES_PER_STEP), replay=True
     ),
-    "EBU β=1, replay": Method(_replayed_episodes(1.0), replay=True),
-    "EBU β=0.5, replay": Method(_replayed_episodes(0.5), replay=True),
+    "EBU β=1, replay": TabularMethod(_replayed_episodes(1.0), replay=True),
+    "EBU β=0.5, replay": TabularMethod(_replayed_episodes(0.5), replay=True),
 }
 ALPHAS = (0.1, 0.3, 1.0)
 RIVALS = ("Q-learning", "Watkins Q(λ)", "uniform replay")
@@ -126,7 +126,7 @@ def note(budget: str) -> str:
     return words + ", step sizes as given instead of tuned for each method on other seeds."
 
 
-def _tuned(mdp: MDP, task: Task, method: Method, steps: int, optimum: float, seeds: int) -> tuple[float, float]:
+def _tuned(mdp: MDP, task: TabularTask, method: TabularMethod, steps: int, optimum: float, seeds: int) -> tuple[float, float]:
     """The step size and λ with the best mean score over the run, on seeds that are not reported."""
     if not seeds:
         return task.alpha, method.lambdas[0]
@@ -138,7 +138,7 @@ def _tuned(mdp: MDP, task: Task, method: Method, steps: int, optimum: float, see
     return max(((alpha, lam) for alpha in ALPHAS for lam in method.lambdas), key=lambda choice: score(*choice))
 
 
-def _learn(mdp: MDP, method: Method, alpha: float, lam: float, steps: int, optimum: float, seed: int) -> dict[str, Any]:
+def _learn(mdp: MDP, method: TabularMethod, alpha: float, lam: float, steps: int, optimum: float, seed: int) -> dict[str, Any]:
     acting, learning = np.random.default_rng(seed).spawn(2)
     learner = method.build((mdp.states, mdp.actions, GAMMA, constant(alpha)), learning, lam)
     simulator = Simulator(mdp, acting, EPSILON, HORIZON)
