@@ -132,22 +132,25 @@ def _problems_between(folder: RunFolder, settings: Config | None) -> list[str]:
     tree: dict[str, Any] = loaded.tree if isinstance(loaded.tree, dict) else {}
     try:
         its_settings = from_json(tree["config"])
-        rows = [(folder.metrics, int(tree["metrics_bytes"]), tree.get("metrics_sha256"))]
+        versions = str(tree.get("versions", folder.recorded_versions()))
+        rows = [(folder.metrics, int(tree["metrics_bytes"]), str(tree.get("metrics_sha256", "")))]
         if "timing" in tree:
             size, sha256 = tree["timing"]
-            rows.append((folder.timing, int(size), sha256))
-    except (UserError, KeyError, TypeError, ValueError, RecursionError):
+            rows.append((folder.timing, int(size), str(sha256)))
+        if min(size for _, size, _ in rows) < 0:
+            raise ValueError("a size is negative")
+    except (UserError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError):
         return [f"the checkpoint of step {loaded.step} is not that of a run"]
     problems = []
     if settings is None or not is_extension(settings, its_settings):
         problems.append(f"{folder.settings} holds other settings than the checkpoint of step {loaded.step}")
-    if tree.get("versions", folder.recorded_versions()) != folder.recorded_versions():
+    if versions != folder.recorded_versions():
         problems.append(f"{folder.versions} holds other versions than the checkpoint of step {loaded.step}")
     for path, size, sha256 in rows:  # checkpoints of earlier versions have no hashes of them
         found, digest = digest_of(path, size)
         if found < size:
             problems.append(f"{path} has {found} bytes, and had {size} when the checkpoint of step {loaded.step} was written")
-        elif sha256 is not None and digest.hexdigest() != sha256:
+        elif sha256 and digest.hexdigest() != sha256:
             problems.append(f"{path} was changed since the checkpoint of step {loaded.step} was written")
     return problems
 

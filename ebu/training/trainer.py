@@ -237,9 +237,11 @@ class _Saves:
             self._settings = to_json(saved)
             evaluated_at_end = bool(tree["evaluated_at_end"])
             metrics_bytes, metrics_sha256 = int(tree["metrics_bytes"]), tree.get("metrics_sha256")
+            if metrics_bytes < 0:
+                raise ValueError("metrics_bytes < 0")
             if not isinstance(metrics_sha256, str | None):
                 raise TypeError("the hash of the metrics is not text")
-            self._versions = tree.get("versions", self._versions)
+            self._versions = str(tree.get("versions", self._versions))
             self.best.load_state_dict(tree["best"] if "best" in tree else self._best_score_until(loaded.step))
             if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
                 if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged

@@ -8,6 +8,7 @@ import itertools
 import pickle
 import random
 import shutil
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from ebu.errors import RunFailure, UserError
 from ebu.presets import configure
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.run_folder import RunFolder
+from ebu.storage.verify import verify_run
 from ebu.training.trainer import Trainer
 from tests.storage.test_checkpoint_hostile import HOSTILE_FILES, Canary, frugally, pickles
 
@@ -136,6 +138,19 @@ def test_lies_in_a_state_are_refused_or_harmless(stopped, tmp_path, algo):
         for path, lie in random.Random(algo).sample(told, 30)
     ]
     assert ends.count("refused") > 15
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_lies_about_the_files_of_a_run_are_refused_or_harmless_also_to_verify(stopped, tmp_path, every):
+    run = next(iter(stopped.values()))
+    keys = ("metrics_bytes", "metrics_sha256", "timing", "versions", "memory_end_step", "config")
+    told = [(path, lie) for key in keys for path, value in nodes(run.tree[key], (key,)) for lie in lies(value)]
+    for path, lie in [(("metrics_bytes",), -1), (("versions",), np.zeros((3, 0))), *told[::every]]:
+        folder = run.forged(tmp_path / "forged", put(run.tree, path, lie))
+        assert all("\n" not in line for line in verify_run(folder))
+        with suppress(UserError):
+            run.session(folder).resume()
 
 
 @pytest.mark.slow
