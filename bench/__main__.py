@@ -13,7 +13,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BENCHMARKS = ("targets", "cartpole", "minatar", "updates", "memory", "frames", "atari", "engine", "page", "checkpoint")
+BENCHMARKS = (
+    "targets",
+    "cartpole",
+    "vector",
+    "minatar",
+    "updates",
+    "memory",
+    "frames",
+    "atari",
+    "engine",
+    "page",
+    "checkpoint",
+)
 RESULTS = Path(__file__).parent.parent / "results" / "bench.jsonl"
 
 

@@ -57,7 +57,7 @@ def played(game: str, steps: int) -> tuple[EpisodeMemory, float]:
     agent = ebu.DQN(f"ALE/{game}-v5", preset="paper", seed=0, **settings)
     readings = []
     for part in (steps // 5, steps - steps // 5):
-        agent.learn(part).loop.drop_open_episode()
+        agent.learn(part).loop.drop_open_episodes()
         readings.append((agent.loop.memory.steps, _resident_bytes()))
     (before, small), (after, large) = readings
     return agent.loop.memory, (large - small) / (after - before)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebu.agent import Agent, AnyEnvironment
+from ebu.agent.base import example_of
 from ebu.config import Config, from_json, override
 from ebu.envs.make import require_trust
 from ebu.errors import UserError
@@ -119,12 +120,15 @@ def _policy_in(state: dict[str, Any], config: Config, env: AnyEnvironment | None
     from ebu.networks.modules import build_network
     from ebu.networks.policy_file import SavedPolicy
     from ebu.storage.codec import require_like
+    from ebu.training.loop_state import from_earlier_version
 
-    agent = Agent.from_config(override(config, device="cpu"), env)  # for the shapes of the environment
+    one = env if env is None or isinstance(env, str) else example_of(env)
+    agent = Agent.from_config(override(config, device="cpu", n_envs=1), one)  # for the shapes of the environment
     interface, target = agent.interface, override(config, **agent.method.overrides(config)).target
     skeleton = build_network(interface.spec, interface.actions, interface.stack, config.network)
     network = fastest_ensemble(skeleton, agent.learners, torch.device("cpu"))
-    rotation = Rotation(agent.learners, target.sync_interval, target.sync_score)
+    rotation = Rotation(agent.learners, target.sync_interval, target.sync_score, config.environment.n_envs)
+    state = from_earlier_version(state)
     require_like(state["learner"]["online"], network.state_dict(), "weights")
     require_like(state["rotation"], rotation.state_dict(), "rotation")
     network.load_state_dict(state["learner"]["online"])

@@ -175,6 +175,10 @@ class EnvironmentConfig:
     """Settings of the environment, as key=value; a wrong key lists those that exist."""
     env_wrappers: tuple[str, ...] = ()
     """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
+    n_envs: int = 1
+    """Copies of the environment that are played at once; steps, updates and schedules count the steps of all."""
+    vectorization: Literal["sync", "async"] = "sync"
+    """sync: all copies in this process; async: each in a process of its own, for environments that take long."""
     max_episode_steps: int = 27_000
     """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
     reward_clip: float = 0.0
@@ -385,6 +389,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "log_interval": _COUNT_OR_ZERO,
     "checkpoint_every": _COUNT,
     "checkpoint_minutes": (1e-3, 1e9, "greater than 0"),
+    "n_envs": (1, 1024, "a whole number between 1 and 1024"),
     "max_episode_steps": _COUNT,
     "reward_clip": (0.0, _LARGE, "at least 0"),
 }

@@ -127,10 +127,10 @@ def test_names_are_taken_wherever_environments_are(agent, tmp_path):
 
 def test_another_environment_can_be_learned_on(agent):
     own = ebu.EBU("CartPole-v1", **SMALL).learn(30)
-    assert own.loop.open is not None
+    assert own.loop.actors.open != [None]
     other = gymnasium.make("CartPole-v1", max_episode_steps=7)
     own.set_env(other)
-    assert own.get_env() is other and own.loop.open is None
+    assert own.get_env() is other and own.loop.actors.open == [None]
     own.learn(60)
     assert own.loop.memory.read(np.array([own.loop.memory.end - 1]), np.array([0]), np.array([7])).rewards.size <= 7
     assert ebu.evaluate(own, episodes=3).lengths <= (7, 7, 7)

@@ -109,7 +109,7 @@ def test_an_interrupt_inside_the_environment_s_step_drops_the_open_episode():
             agent.learn(400)
         except KeyboardInterrupt:
             interrupted += 1
-            assert agent.loop.open is None
+            assert agent.loop.actors.open == [None]
     assert set(stored(agent.loop.memory)) <= env.happened
 
 

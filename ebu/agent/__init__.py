@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import inspect
 import os
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
-import gymnasium
-
-from ebu.agent.base import AnyEnvironment, Ranks, choose_device, described
+from ebu.agent.base import AnyEnvironment, GivenEnv, Ranks, choose_device, described, example_of
 from ebu.agent.learning import Learning, Progress, create_run, warn
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.agent.settings import Settings
@@ -36,7 +35,8 @@ class Agent(Learning):
     """A learning method on one environment.
 
     Args:
-      env: a Gymnasium id, "maze", or an environment object with discrete actions.
+      env: a Gymnasium id, "maze", or an environment object with discrete actions; or a list of functions, each of which
+        makes one of several environments to be played at once.
       preset: starting values of all settings.
       tensorboard_log: folder for TensorBoard curves of trainings without a run folder.
       settings: any setting by its name, as on the command line: ``beta=0.5, learning_rate=1e-3, seed=0, …``;
@@ -53,18 +53,20 @@ class Agent(Learning):
 
     def __init__(
         self,
-        env: str | gymnasium.Env[Any, Any],
+        env: str | GivenEnv,
         preset: str = "quick",
         *,
         tensorboard_log: str | Path | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         refuse_foreign(env, settings)
-        name, given = (env, None) if isinstance(env, str) else (name_of(env), env)
-        config = configure(self.algo, name, preset, **settings)
-        if given is not None:
-            config = described(config, given)
-        self._setup(config, given)
+        if isinstance(env, str):
+            self._setup(configure(self.algo, env, preset, **settings), None)
+        else:
+            if isinstance(env, list | tuple):
+                settings.setdefault("n_envs", len(env))
+            example = example_of(env)
+            self._setup(described(configure(self.algo, name_of(example), preset, **settings), example), env)
         self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
 
     @classmethod
@@ -102,6 +104,8 @@ class Agent(Learning):
             config, env = override(config, env=env, env_args=(), env_wrappers=()), None
         else:
             require_trust(config.environment.env, trust_env or env is not None, path)
+            if env is not None:  # as many as are given, whatever it was trained on
+                config = override(config, n_envs=len(env) if isinstance(env, list | tuple) else 1)
         agent = cls.from_config(config, env)
         agent.restore(saved)
         return agent
@@ -110,7 +114,7 @@ class Agent(Learning):
     def from_config(cls, config: Config, env: AnyEnvironment | None = None, ranks: Ranks | None = None) -> Agent:
         """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
         agent = object.__new__(AGENTS[find_method(config.algo).name])
-        agent._setup(config, make_environment(env) if isinstance(env, str) else env, ranks)
+        agent._setup(config, _made_by_name(env, config.environment.n_envs) if isinstance(env, str) else env, ranks)
         return agent
 
 
@@ -130,3 +134,7 @@ def register(method: Method) -> type[Agent]:
     """Make a method known everywhere (API, command line, sweeps), and give its agent class."""
     name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
     return type(name, (Agent,), {"method": method, "__doc__": method.title})
+
+
+def _made_by_name(name: str, n_envs: int) -> GivenEnv:
+    return make_environment(name) if n_envs == 1 else [partial(make_environment, name)] * n_envs

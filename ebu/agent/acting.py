@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ebu.agent.base import AnyEnvironment, BaseAgent
+from ebu.agent.base import AnyEnvironment, BaseAgent, example_of
 from ebu.envs.make import make_environment
 from ebu.envs.spaces import InvalidValue, split_batch
 from ebu.errors import UserError
@@ -73,7 +73,10 @@ class Acting(BaseAgent):
             raise UserError(f"episodes must be at least 1, got {episodes}")
         if not 0 <= epsilon <= 1:
             raise UserError(f"epsilon must be between 0 and 1, got {epsilon}")
-        env = self.make_env() if env is None else make_environment(env, training=False) if isinstance(env, str) else env
+        if env is None:
+            env = self.make_env()
+        else:
+            env = make_environment(env, training=False) if isinstance(env, str) else example_of(env)
         self.interface.require_same(Interface.of(env, self.config.memory.stack))
         return evaluate(
             self.policy,

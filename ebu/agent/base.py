@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
     from ebu.learning.learner import Blueprint, Learner
     from ebu.networks.policy_file import SavedPolicy
+    from ebu.training.environments import Environments
     from ebu.training.loop import TrainingLoop
 
 SYMBOLS = {"beta": "β", "betas": "β", "n_steps": "n", "trace_lambda": "λ", "priority_alpha": "α"}
 
-AnyEnvironment = str | gymnasium.Env[Any, Any]
+Factory = Callable[[], gymnasium.Env[Any, Any]]
+GivenEnv = gymnasium.Env[Any, Any] | Sequence[Factory]
+"""An environment as a user gives it who does not name it: an object, or a function for each of several."""
+AnyEnvironment = str | GivenEnv
 """An environment, or the name of one."""
 
 PREDICT_STREAM = 1  # apart from the streams of training, which spawn from the seed alone
@@ -52,18 +57,21 @@ class BaseAgent:
     method: ClassVar[Method]
     algo: ClassVar[str]
 
-    def _setup(self, config: Config, env: gymnasium.Env[Any, Any] | None, ranks: Ranks | None = None) -> None:
+    def _setup(self, config: Config, env: GivenEnv | None, ranks: Ranks | None = None) -> None:
         from ebu.networks.modules import build_network
         from ebu.training.footprint import require_room
 
         check(config)
+        self.config = config
         self.device = choose_device(config.run.device)
         self._ranks = ranks
         if ranks is not None:
             ranks.require_work(config.algo, self.learners)
             self.device = ranks.own_device(self.device)
-        made = env if env is not None else source_of(config).make(training=True)
-        self._take_environment(config, made, given=env is not None)
+        factories = factories_of(env, config.environment.n_envs)
+        make = factories[0] if factories else partial(source_of(config).make, training=True)
+        made = env if isinstance(env, gymnasium.Env) else make()
+        self._take_environment(config, made, env)
         self.interface = Interface.of(made, config.memory.stack)
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
@@ -120,13 +128,31 @@ class BaseAgent:
         return TrainingLoop(
             config,
             interface,
-            self._environment,
+            self._environments(),
             self._evaluation_environment(),
             sampler=method.sampler(self.config),
             rule=method.rule(self.config),
             learner=learner,
             learners=self.learners,
             needs_behaviour=method.needs_behaviour,
+        )
+
+    def _environments(self) -> Environments:
+        """The training's environments; several of them are made anew, each where it runs."""
+        from ebu.training.environments import SingleEnvironment
+
+        config = self.config.environment
+        if config.n_envs == 1:
+            return SingleEnvironment(self._environment)
+        from ebu.training.vector import VectorEnvironments
+
+        return VectorEnvironments(
+            self._factories or [partial(self._source.make, training=True)] * config.n_envs,
+            config.vectorization,
+            config.env,
+            self.interface,
+            self.config.memory.stack,
+            config.reward_clip,
         )
 
     def _evaluation_environment(self) -> Environment | None:
@@ -141,6 +167,8 @@ class BaseAgent:
         """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
         if not self._own_env_given:
             return self._source.make(training=False, render_mode=render_mode)
+        if self._factories and render_mode is None:
+            return self._factories[0]()
         try:
             return gymnasium.make(copy_spec(self.env), disable_env_checker=True, render_mode=render_mode)
         except (ValueError, TypeError, gymnasium.error.Error) as error:
@@ -182,19 +210,21 @@ class BaseAgent:
             config = override(self.config, env=env, env_args=(), env_wrappers=())
             made = source_of(config).make(training=True)
         else:
-            config, made = described(self.config, env), env
+            made = example_of(env)
+            config = described(self.config, made)
         self.interface.require_same(Interface.of(made, config.memory.stack))
-        self._take_environment(config, made, given=not isinstance(env, str))
+        self._take_environment(config, made, None if isinstance(env, str) else env)
         if self._loop is not None:
-            self._loop.environment = self._environment
+            self._loop.drop_open_episodes()
+            self._loop.actors.environments = self._environments()
             self._loop.evaluation_environment = self._evaluation_environment()
-            self._loop.drop_open_episode()
 
-    def _take_environment(self, config: Config, env: gymnasium.Env[Any, Any], given: bool) -> None:
+    def _take_environment(self, config: Config, env: gymnasium.Env[Any, Any], given: GivenEnv | None) -> None:
+        self._factories = factories_of(given, config.environment.n_envs)  # before anything is changed: it may refuse
         self.config, self.env = config, env
         self._source = source_of(config)
         self._environment = Environment(env, config.environment.reward_clip)
-        self._own_env_given = given
+        self._own_env_given = given is not None
 
     def __copy__(self) -> NoReturn:
         raise UserError("an agent cannot be copied or pickled; use agent.save(path) and ebu.load(path)")
@@ -217,6 +247,29 @@ def described(config: Config, env: gymnasium.Env[Any, Any]) -> Config:
         return override(config, env=name_of(env), env_wrappers=())
     found = describe_object(env)
     return override(config, env=name_of(env), env_args=found.arguments, env_wrappers=found.wrappers)
+
+
+def example_of(env: GivenEnv) -> gymnasium.Env[Any, Any]:
+    """The environment a user gave, or one of several."""
+    if isinstance(env, list | tuple):
+        if not env or not callable(env[0]):
+            raise UserError("a list of environments is a list of functions that make one each, such as [make, make]")
+        return env[0]()
+    if not isinstance(env, gymnasium.Env):
+        name = f"{type(env).__module__}.{type(env).__name__}"
+        raise UserError(f"env is an id, a gymnasium.Env, or a list of functions that make one each, got {name}; see n_envs")
+    return env
+
+
+def factories_of(env: Any, n_envs: int) -> list[Factory]:
+    """The functions that make the environments where a user gave such; refuses what cannot be made ``n_envs`` times."""
+    if isinstance(env, list | tuple):
+        if len(env) != n_envs or not all(callable(make) for make in env):
+            raise UserError(f"n_envs={n_envs} needs a list of {n_envs} functions that make one each, got {len(env)} items")
+        return list(env)
+    if env is not None and n_envs > 1:
+        raise UserError(f"an environment object cannot be played {n_envs} times at once; give its id, or a list of functions")
+    return []
 
 
 def choose_device(name: str) -> torch.device:

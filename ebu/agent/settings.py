@@ -120,6 +120,10 @@ class Settings(TypedDict, total=False):
     """Settings of the environment, as key=value; a wrong key lists those that exist."""
     env_wrappers: Sequence[str]
     """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
+    n_envs: int
+    """Copies of the environment that are played at once; steps, updates and schedules count the steps of all."""
+    vectorization: Literal["sync", "async"]
+    """sync: all copies in this process; async: each in a process of its own, for environments that take long."""
     max_episode_steps: int
     """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
     reward_clip: float

@@ -157,11 +157,18 @@ class DistributedEnsemble:
         """
         if learner in self._share.own:
             return self._share.network(self._name).state_values(learner)
-        visitor_values = self._visitor.state_values(0)
+        return self._of_visitor(learner, self._visitor.state_values(0))
 
-        def values(state: Array) -> Array:
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        """The same for several states at once: [B, …] → [B, A]."""
+        if learner in self._share.own:
+            return self._share.network(self._name).batch_values(learner)
+        return self._of_visitor(learner, self._visitor.batch_values(0))
+
+    def _of_visitor(self, learner: int, visitor_values: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        def values(states: Array) -> Array:
             self._invite(learner)
-            return visitor_values(state)
+            return visitor_values(states)
 
         return values
 

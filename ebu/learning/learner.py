@@ -42,6 +42,9 @@ class Networks(Protocol):
     def state_values(self, learner: int) -> Callable[[Array], Array]:
         """A function from one state to Q(s, ·)[A] of one learner, following its weights as they change."""
 
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        """The same for several states at once: [B, …] → [B, A]."""
+
     def named_tensors(self, learner: int = 0) -> dict[str, Tensor]: ...
 
     def load_named_tensors(self, tensors: dict[str, Tensor]) -> None: ...

@@ -46,23 +46,42 @@ class FrameStack:
 class Policy:
     """ε-greedy on one network: it acts in training, in evaluations, for ``predict`` and in recordings."""
 
-    def __init__(self, values: Callable[[Array], Array], actions: int, knows_probability: bool = False) -> None:
+    def __init__(
+        self,
+        values: Callable[[Array], Array],
+        actions: int,
+        knows_probability: bool = False,
+        batch_values: Callable[[Array], Array] | None = None,
+    ) -> None:
         self.values = values  # one state → Q(s, ·), [A]
+        self._batch_values = batch_values  # states [B, …] → [B, A]
         self._actions = actions
         self._knows_probability = knows_probability
 
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
-        """An action and the probability μ with which it was chosen (1 where it is not needed).
+        """An action and the probability μ with which it was chosen (1 where it is not needed)."""
+        return act_together([self], [state], [epsilon], rng)[0]
 
-        A random action costs no forward pass, unless its probability has to be known.
-        """
-        explore = epsilon > 0.0 and rng.random() < epsilon
-        if explore and not self._knows_probability:
-            return int(rng.integers(self._actions)), 1.0
-        greedy = int(self.values(state).argmax())
+    def explore(self, epsilon: float, rng: np.random.Generator) -> int | None:
+        """A random action with probability ε."""
+        return int(rng.integers(self._actions)) if epsilon > 0.0 and rng.random() < epsilon else None
+
+    def needs_values(self, explored: int | None) -> bool:
+        """A random action costs no forward pass, unless its probability has to be known."""
+        return explored is None or self._knows_probability
+
+    def greedy(self, states: Sequence[Array]) -> list[int]:
+        """The best action in each state, with one forward pass."""
+        if len(states) == 1 or self._batch_values is None:
+            return [int(self.values(state).argmax()) for state in states]
+        return self._batch_values(np.stack(states)).argmax(1).tolist()
+
+    def chosen(self, explored: int | None, greedy: int | None, epsilon: float) -> tuple[int, float]:
+        """The action and its probability."""
+        action = greedy if explored is None else explored
+        assert action is not None
         if not self._knows_probability:
-            return greedy, 1.0
-        action = int(rng.integers(self._actions)) if explore else greedy
+            return action, 1.0
         return action, epsilon / self._actions + (1.0 - epsilon if action == greedy else 0.0)
 
     def act_and_value(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
@@ -71,3 +90,18 @@ class Policy:
         explore = epsilon > 0.0 and rng.random() < epsilon
         action = int(rng.integers(self._actions)) if explore else int(values.argmax())
         return action, float(values[action])
+
+
+def act_together(
+    policies: Sequence[Policy], states: Sequence[Array], epsilons: Sequence[float], rng: np.random.Generator
+) -> list[tuple[int, float]]:
+    """For each state its policy's action and the probability of that; one forward pass for all states of a policy."""
+    explored = [policy.explore(epsilon, rng) for policy, epsilon in zip(policies, epsilons)]
+    places: dict[Policy, list[int]] = {}
+    for place, policy in enumerate(policies):
+        if policy.needs_values(explored[place]):
+            places.setdefault(policy, []).append(place)
+    greedy: dict[int, int] = {}
+    for policy, own in places.items():
+        greedy.update(zip(own, policy.greedy([states[place] for place in own])))
+    return [policy.chosen(explored[place], greedy.get(place), epsilons[place]) for place, policy in enumerate(policies)]

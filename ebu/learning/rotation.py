@@ -10,25 +10,30 @@ import numpy as np
 class Rotation:
     """K learners take turns by training episode; every ``interval`` steps the one with the best score is copied to all.
 
+    With several actors each begins with a learner of its own, and whoever ends an episode goes on with the learner whose
+    turn is next, so that all learners play equally many episodes whichever environment is faster.
     A learner that has finished no episode since the last synchronisation cannot be chosen: a score of 0 would win in
     games of negative rewards. With one learner nothing ever happens.
     """
 
-    def __init__(self, learners: int, interval: int, score: Literal["sum", "mean"] = "sum") -> None:
+    def __init__(self, learners: int, interval: int, score: Literal["sum", "mean"] = "sum", actors: int = 1) -> None:
         self.learners = learners
         self._interval = interval
         self._by_mean = score == "mean"
-        self.current = 0  # plays this episode
+        self.playing = [actor % learners for actor in range(actors)]  # the learner of each actor's episode
+        self._next = actors % learners  # plays the next episode that begins
         self.chosen = 0  # copied to all at the last synchronisation
         self._last_sync = 0  # step
         self._sums = np.zeros(learners)
         self._episodes = np.zeros(learners, np.int64)
 
-    def episode_ended(self, score: float) -> None:
+    def episode_ended(self, score: float, actor: int = 0) -> None:
         """Record the score of the learner that played, and give the next one its turn."""
-        self._sums[self.current] += score
-        self._episodes[self.current] += 1
-        self.current = (self.current + 1) % self.learners
+        played = self.playing[actor]
+        self._sums[played] += score
+        self._episodes[played] += 1
+        self.playing[actor] = self._next
+        self._next = (self._next + 1) % self.learners
 
     def is_due(self, step: int) -> bool:
         """Whether the learners are to be synchronised, now that an episode has ended."""
@@ -62,7 +67,8 @@ class Rotation:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "current": self.current,
+            "playing": list(self.playing),
+            "next": self._next,
             "chosen": self.chosen,
             "last_sync": self._last_sync,
             "sums": self._sums.tolist(),
@@ -70,10 +76,13 @@ class Rotation:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.current, self.chosen = int(state["current"]), int(state["chosen"])
+        actors = len(self.playing)
+        self.playing, self._next = [int(learner) for learner in state["playing"]], int(state["next"])
+        self.chosen = int(state["chosen"])
         self._last_sync = int(state["last_sync"])
         self._sums = np.array(state["sums"], float)
         self._episodes = np.array(state["episodes"], np.int64)
-        turns = self.current in range(self.learners) and self.chosen in range(self.learners)
-        if not turns or not self._sums.shape == self._episodes.shape == (self.learners,):
+        turns = all(learner in range(self.learners) for learner in (*self.playing, self._next, self.chosen))
+        counts = self._sums.shape == self._episodes.shape == (self.learners,) and len(self.playing) == actors
+        if not turns or not counts:
             raise ValueError(f"scores or turns do not match {self.learners} learners")

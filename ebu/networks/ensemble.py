@@ -92,6 +92,16 @@ class Ensemble:
 
         return values
 
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        """The same for several states at once: [B, …] → [B, A]."""
+        network = self._networks[learner]
+
+        def values(states: Array) -> Array:
+            with torch.inference_mode():
+                return network(torch.from_numpy(states).to(self.device)).numpy(force=True)
+
+        return values
+
     @cached_property
     def _batched(self) -> bool:
         """Whether K > 1 networks run as one call: convolutions with large kernels gain nothing from it on a CPU."""

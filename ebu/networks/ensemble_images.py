@@ -140,9 +140,13 @@ class EnsembleImages(Ensemble):
         return values
 
     def _state_values_by_convolution(self, learner: int) -> Callable[[Array], Array]:
-        def values(state: Array) -> Array:
-            images = self._images(torch.from_numpy(state).unsqueeze(0).to(self.device))
-            return self._forward(learner, images)[-1][0].numpy(force=True)
+        values_of = self.batch_values(learner)
+        return lambda state: values_of(state[None])[0]
+
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        def values(states: Array) -> Array:
+            images = self._images(torch.from_numpy(states).to(self.device))
+            return self._forward(learner, images)[-1].numpy(force=True)
 
         return values
 

@@ -124,6 +124,17 @@ class EnsembleMLP(Ensemble):
             return self._state_values_by_tensors(learner)
         return one_by_one([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])  # views
 
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        if self.device.type == "cpu" and not len(self._prepare):
+            return many_at_once([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])
+        if self.learners > 1:
+            return super().batch_values(learner)  # the passes of this class are of all learners
+
+        def values(states: Array) -> Array:
+            return self._forward(torch.from_numpy(states).to(self.device))[-1][0].numpy(force=True)
+
+        return values
+
     def _state_values_by_tensors(self, learner: int) -> Callable[[Array], Array]:
         def values(state: Array) -> Array:
             return self._forward(torch.from_numpy(state).unsqueeze(0).to(self.device))[-1][learner, 0].numpy(force=True)
@@ -167,6 +178,20 @@ def one_by_one(layers: list[tuple[Array, Array]]) -> Callable[[Array], Array]:
             state += bias
             np.maximum(state, 0.0, out=state)
         return last_weight.dot(state) + last_bias
+
+    return values
+
+
+def many_at_once(layers: list[tuple[Array, Array]]) -> Callable[[Array], Array]:
+    """The same for inputs [B, in]."""
+    hidden, (last_weight, last_bias) = layers[:-1], layers[-1]
+
+    def values(states: Array) -> Array:
+        for weight, bias in hidden:
+            states = states.dot(weight.T)
+            states += bias
+            np.maximum(states, 0.0, out=states)
+        return states.dot(last_weight.T) + last_bias
 
     return values
 

@@ -18,6 +18,7 @@ from ebu.envs.spaces import InvalidValue, ObservationSpec, count_actions, descri
 from ebu.errors import EnvironmentFailure, RunFailure, UserError
 from ebu.types import Array
 
+REPORTED = ("shortest_path", "score", "game_over")
 LARGEST_REWARD = float(np.finfo(np.float32).max)  # rewards are stored as float32
 
 
@@ -146,6 +147,11 @@ class Environment:
 def clip_reward(reward: float, clip: float) -> float:
     """The reward as it is learned from; a clip of 0 leaves it."""
     return max(-clip, min(clip, reward)) if clip else reward
+
+
+def reported(info: dict[str, Any]) -> dict[str, Any]:
+    """The part of ``info`` that the loop reads, where it holds what it should."""
+    return {key: info[key] for key in REPORTED if isinstance(info.get(key), int | float | np.integer | np.floating)}
 
 
 def relative_length(length: int, info: dict[str, Any]) -> float | None:

@@ -17,31 +17,32 @@ from ebu.config import Config
 from ebu.errors import Interrupted
 from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
-from ebu.learning.policy import FrameStack, Policy
+from ebu.learning.policy import Policy
 from ebu.learning.rotation import Rotation
 from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.learning.span_values import SpanValues
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import Sampler
-from ebu.seeding import Streams, draw_seed, torch_generator, unchanged_if_interrupted
+from ebu.seeding import Streams, torch_generator, unchanged_if_interrupted
 from ebu.storage.faults import reached
+from ebu.training.actors import Actors
 from ebu.training.environment import Environment, Interface, Step, game_score, relative_length
+from ebu.training.environments import Environments
 from ebu.training.evaluate import evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.training.logger import Logger
-from ebu.training.open_episode import OpenEpisode
 from ebu.training.statistics import TrainingStatistics
-from ebu.types import Array, Targets
+from ebu.types import Targets
 
 
 class TrainingLoop:
-    """Trains on one environment: ``plan`` the run, then ``advance`` step by step, which yields events as they happen."""
+    """Trains on one environment or several: ``plan`` the run, then ``advance`` it, which yields events as they happen."""
 
     def __init__(
         self,
         config: Config,
         interface: Interface,
-        environment: Environment,
+        environments: Environments,
         evaluation_environment: Environment | None,
         *,
         sampler: Sampler,
@@ -52,15 +53,13 @@ class TrainingLoop:
     ) -> None:
         self.config = config
         self.interface = interface
-        self.environment = environment
         self.evaluation_environment = evaluation_environment
         self.streams = Streams(config.run.seed)
         self.learner = learner
         self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
-        self.policies = [
-            Policy(self.learner.online.state_values(k), interface.actions, needs_behaviour) for k in range(learners)
-        ]
-        self.rotation = Rotation(learners, config.target.sync_interval, config.target.sync_score)
+        self.policies = [policy_of(self.learner, k, interface.actions, needs_behaviour) for k in range(learners)]
+        self.actors = Actors(environments, interface.stack, config.exploration.random_first_actions)
+        self.rotation = Rotation(learners, config.target.sync_interval, config.target.sync_score, len(self.actors))
         self.memory = EpisodeMemory(
             config.memory.buffer_size,
             interface.spec.shape,
@@ -73,7 +72,6 @@ class TrainingLoop:
         self.sampler = sampler
         self.rule = rule
         self.backlog = Backlog(self.device)
-        self.frame_stack = FrameStack(interface.stack)
         self.statistics = TrainingStatistics(self.device)
         self.logger = Logger()
 
@@ -83,8 +81,6 @@ class TrainingLoop:
         self.plan_start = 0  # the step at which the present plan begins …
         self.planned_steps = 0  # … and how many steps it has: schedules are functions of both
         self.epsilon = epsilon_schedule(config.exploration, 0, 0)
-        self.open: OpenEpisode | None = None
-        self.state: Array | None = None
         self.due: list[str] = []  # phases still to be done after the last step
         self.phases: dict[str, Callable[[], Event | None]] = {
             "learn": self._learn,
@@ -116,19 +112,19 @@ class TrainingLoop:
         return bool(self.due)
 
     def advance(self) -> Iterator[Event]:
-        """One agent step and everything that is due after it, or what is still due after an interruption.
+        """A step in every environment and everything that is due after it, or what is still due after an interruption.
 
         What is due is recorded before it is done and removed after, so that a run interrupted in a long computation
         continues with it.
         """
         if not self.due:
-            episodes = self.episodes
+            before, episodes = self.step, self.episodes
             try:
                 played = self._play()
             except BaseException:  # the environment's state is unknown
-                self.drop_open_episode()
+                self.drop_open_episodes()
                 raise
-            self.due = self._what_is_due(episodes)
+            self.due = self._what_is_due(before, episodes)
             yield from played
         while self.due:
             if self.should_stop():
@@ -138,44 +134,37 @@ class TrainingLoop:
             if event is not None:
                 yield event
 
-    def _what_is_due(self, episodes_before: int) -> list[str]:
-        """The names of the phases that follow the step just played."""
-        learner, evaluation, run, step = self.config.learner, self.config.evaluation, self.config.run, self.step
+    def _what_is_due(self, before: int, episodes_before: int) -> list[str]:
+        """The names of the phases that follow the steps just played: learning as after each of them, the rest once."""
+        learner, evaluation, run, now = self.config.learner, self.config.evaluation, self.config.run, self.step
         due = []
-        if step > learner.learning_starts and step % learner.train_freq == 0 and self.memory.episodes:
-            due += ["learn"] * learner.gradient_steps
-        if step % learner.target_update_interval == 0:
-            due.append("update_target")
-        interval = run.log_interval
-        if self.episodes // interval > episodes_before // interval if interval else step % run.log_every == 0:
+        for step in range(before + 1, now + 1):
+            if step > learner.learning_starts and step % learner.train_freq == 0 and self.memory.episodes:
+                due += ["learn"] * learner.gradient_steps
+            if step % learner.target_update_interval == 0:
+                due.append("update_target")
+        by_episodes = _passed(run.log_interval, episodes_before, self.episodes)
+        if by_episodes if run.log_interval else _passed(run.log_every, before, now):
             due.append("log")
-        if evaluation.eval_every and step % evaluation.eval_every == 0 and self.evaluation_environment is not None:
+        if _passed(evaluation.eval_every, before, now) and self.evaluation_environment is not None:
             due.append("evaluate")
         return due
 
     # ------------------------------------------------------------------ environment → policy → Episode → memory
 
     def _play(self) -> list[Event]:
-        when = f"at step {self.step + 1}"
-        if self.open is None:
-            seed = draw_seed(self.streams.episodes)
-            frame = self.environment.reset(seed, when)
-            self.open, self.state = OpenEpisode(seed, [frame]), self.frame_stack.begin(frame)
-        assert self.state is not None
-        opening = len(self.open.actions) < self.config.exploration.random_first_actions
-        epsilon = 1.0 if opening else self.epsilon(self.step - self.plan_start)
-        action, probability = self.policies[self.rotation.current].act(self.state, epsilon, self.streams.exploration)
-        result = self.environment.step(action, when)
-        self.open.append(action, probability, result.frame, result.reward, result.learned_reward)
-        self.state = self.frame_stack.push(result.frame)
-        self.step += 1
-        was_cut = not result.over and len(self.open.actions) >= self.longest_episode
-        return self._end_episode(result, was_cut) if result.over or was_cut else []
+        epsilon = self.epsilon(self.step - self.plan_start)
+        policies = [self.policies[learner] for learner in self.rotation.playing]
+        events: list[Event] = []
+        for actor, result in enumerate(self.actors.play(policies, epsilon, self.streams, f"at step {self.step + 1}")):
+            self.step += 1
+            was_cut = not result.over and self.actors.length(actor) >= self.longest_episode
+            if result.over or was_cut:
+                events += self._end_episode(actor, result, was_cut)
+        return events
 
-    def _end_episode(self, last: Step, was_cut: bool) -> list[Event]:
-        assert self.open is not None
-        episode, score = self.open.finish(last.terminated), self.open.score
-        self.open = self.state = None
+    def _end_episode(self, actor: int, last: Step, was_cut: bool) -> list[Event]:
+        episode, score = self.actors.finish(actor, last.terminated)
         self.memory.add(episode)
         self.episodes += 1
         ended = EpisodeEnded(
@@ -189,7 +178,7 @@ class TrainingLoop:
             game_score=game_score(last.info),
         )
         self.statistics.episode_ended(ended)
-        self.rotation.episode_ended(score)
+        self.rotation.episode_ended(score, actor)
         return [ended, self._synchronise()] if self.rotation.is_due(self.step) else [ended]
 
     def _synchronise(self) -> Event:
@@ -265,6 +254,18 @@ class TrainingLoop:
             metrics["beta"] = self.config.target.betas[self.rotation.chosen]
         return metrics
 
-    def drop_open_episode(self) -> None:
-        """Forget the episode being played: what cannot be continued exactly must not be learned from as if it were."""
-        self.open = self.state = None
+    def drop_open_episodes(self) -> None:
+        """Forget what is being played: what cannot be continued exactly must not be learned from as if it were."""
+        for actor in range(len(self.actors)):
+            self.actors.drop(actor)
+
+
+def policy_of(learner: Learner, number: int, actions: int, knows_probability: bool) -> Policy:
+    """The policy of one of the learners, which follows its weights as they change."""
+    online = learner.online
+    return Policy(online.state_values(number), actions, knows_probability, online.batch_values(number))
+
+
+def _passed(interval: int, before: int, now: int) -> bool:
+    """Whether a multiple of the interval lies after ``before`` and not after ``now``; an interval of 0 has none."""
+    return bool(interval) and now // interval > before // interval

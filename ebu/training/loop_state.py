@@ -26,12 +26,12 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
         "rotation": loop.rotation.state_dict(),
         **loop.statistics.state_dict(),
         "recorded": loop.logger.state_dict(),
-        "open": loop.open.state_dict() if loop.open is not None else None,
+        "open": [None if episode is None else episode.state_dict() for episode in loop.actors.open],
     }
 
 
 def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[int, bytes]]) -> None:
-    """Restore a saved state. The environment is restored by the caller, which may have to drop the open episode."""
+    """Restore a saved state. Environments are restored by the caller, which may have to drop an open episode."""
     loop.plan(int(state["planned_steps"]), _count(state, "plan_start"))
     loop.step, loop.episodes, loop.updates = (_count(state, key) for key in ("step", "episodes", "updates"))
     loop.due = list(state["due"])
@@ -47,10 +47,25 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
     loop.rotation.load_state_dict(state["rotation"])
     loop.statistics.load_state_dict(state)
     loop.logger.load_state_dict(state["recorded"])
-    if state["open"] is not None:
-        spec = loop.interface.spec
-        loop.open = OpenEpisode.from_state_dict(state["open"], spec.shape, spec.dtype, loop.interface.actions)
-        loop.state = loop.frame_stack.rebuild(loop.open.observations)
+    if len(state["open"]) != len(loop.actors):
+        raise ValueError(f"{len(state['open'])} open episodes for {len(loop.actors)} environments")
+    spec = loop.interface.spec
+    for actor, saved in enumerate(state["open"]):
+        episode = None
+        if saved is not None:
+            episode = OpenEpisode.from_state_dict(saved, spec.shape, spec.dtype, loop.interface.actions)
+        loop.actors.restore(actor, episode)
+
+
+def from_earlier_version(state: dict[str, Any]) -> dict[str, Any]:
+    """A state in the present form; earlier versions had one environment, and 0.1 neither a start of a plan nor own values."""
+    rotation, opened = state["rotation"], state["open"]
+    if "current" in rotation:
+        current = int(rotation["current"])
+        others = {key: value for key, value in rotation.items() if key != "current"}
+        rotation = {"playing": [current], "next": (current + 1) % max(len(rotation["sums"]), 1), **others}
+    opened = opened if isinstance(opened, list) else [opened]
+    return {"plan_start": 0, "recorded": [], **state, "rotation": rotation, "open": opened}
 
 
 def _count(state: dict[str, Any], key: str) -> int:

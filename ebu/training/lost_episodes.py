@@ -58,7 +58,7 @@ def _end_step(tree: dict[str, Any]) -> int:
     if (recorded := tree.get("memory_end_step")) is not None:
         return int(recorded)
     state = tree["loop"]  # of an earlier version: so many, if no open episode was ever dropped
-    return int(state["step"]) - (0 if state["open"] is None else len(state["open"]["actions"]))
+    return int(state["step"]) - sum(len(episode["actions"]) for episode in state["open"] if episode is not None)
 
 
 def _steps(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -16,11 +16,11 @@ from ebu.storage.faults import reached
 from ebu.storage.loaded import Loaded
 from ebu.storage.run_folder import RunFolder, evaluations
 from ebu.training.best import BestPolicy
-from ebu.training.environment_state import bring_back, capture, comes_back_exactly
+from ebu.training.environment_state import comes_back_exactly
 from ebu.training.events import EpisodeEnded, Event, Listener
 from ebu.training.listeners import Recorder
 from ebu.training.loop import TrainingLoop
-from ebu.training.loop_state import restore, state_of
+from ebu.training.loop_state import from_earlier_version, restore, state_of
 from ebu.training.lost_episodes import restore_without_lost
 from ebu.training.signals import stop_on_first_interrupt, stop_on_signals
 
@@ -200,7 +200,7 @@ class _Saves:
         tree = {
             "config": self._settings,
             "loop": state_of(self._loop),
-            "environment": capture(self._loop.environment.env),
+            "environments": self._loop.actors.environments.capture(),
             "metrics_bytes": metrics.size,
             "metrics_sha256": metrics.sha256,
             "timing": [timing.size, timing.sha256],
@@ -230,8 +230,7 @@ class _Saves:
             saved = from_json(tree["config"])  # settings that are new since have their defaults
             if not is_extension(self._config, saved):
                 raise UserError(f"the checkpoint in {self._folder.path} belongs to a run with other settings")
-            for name, value in {"plan_start": 0, "recorded": []}.items():  # not in checkpoints of 0.1
-                tree["loop"].setdefault(name, value)
+            tree["loop"] = from_earlier_version(tree["loop"])
             require_like(tree["loop"], state_of(self._loop), "loop")
             self._restore(loaded)
             self._settings = to_json(saved)
@@ -243,12 +242,10 @@ class _Saves:
                 raise TypeError("the hash of the metrics is not text")
             self._versions = str(tree.get("versions", self._versions))
             self.best.load_state_dict(tree["best"] if "best" in tree else self._best_score_until(loaded.step))
-            if bring_back(self._loop.environment.env, tree["environment"], self._loop.open):
-                if loaded.lost is None:  # else the next checkpoint is due at once, without what is damaged
-                    self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
-            else:
-                self._announce("the environment's state could not be restored exactly: the open episode is dropped")
-                self._loop.drop_open_episode()
+            snapshots = tree["environments"] if "environments" in tree else [tree["environment"]]
+            if self._loop.actors.bring_back(snapshots, self._announce) and loaded.lost is None:
+                # else the next checkpoint is due at once, without what is damaged
+                self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
         except UserError:
             raise
         except Exception as error:  # of any kind: a hostile file can cause any of them

@@ -14,7 +14,6 @@ from ebu.storage.bundle import CHECKPOINTS, POLICY, pack, unpack
 from ebu.storage.checkpoints import CheckpointStore
 from ebu.storage.codec import require_like
 from ebu.training.best import policy_of
-from ebu.training.environment_state import bring_back, capture
 from ebu.training.loop import TrainingLoop
 from ebu.training.loop_state import restore, state_of
 
@@ -24,7 +23,7 @@ def save_whole(path: Path, loop: TrainingLoop, config: Config) -> None:
     tree = {
         "config": to_json(config),
         "loop": state_of(loop),
-        "environment": capture(loop.environment.env),
+        "environments": loop.actors.environments.capture(),
         "episode_starts": loop.memory.starts(),
     }
     try:
@@ -54,9 +53,7 @@ def load_whole(path: Path, folder: Path, loop: TrainingLoop, announce: Callable[
     try:
         require_like(loaded.tree["loop"], state_of(loop), "loop")
         restore(loop, loaded.tree["loop"], loaded.episodes)
-        if not bring_back(loop.environment.env, loaded.tree["environment"], loop.open):
-            announce("the environment's state could not be restored exactly: the open episode is dropped")
-            loop.drop_open_episode()
+        loop.actors.bring_back(loaded.tree["environments"], announce)
     except UserError:
         raise
     except Exception as error:  # of any kind: a hostile file can cause any of them

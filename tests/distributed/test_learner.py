@@ -149,6 +149,8 @@ def test_values_of_a_learner_elsewhere_follow_its_weights(group):
         alone.load_state_dict(loop.learner.state_dict())
         for k in (3, 0, 2, 1, 3):
             np.testing.assert_allclose(loop.policies[k].values(state), alone.online.state_values(k)(state), **RUN)
+            together = loop.learner.online.batch_values(k)(np.stack([state, state]))
+            np.testing.assert_allclose(together, alone.online.batch_values(k)(np.stack([state, state])), **RUN)
             tensors = loop.learner.online.named_tensors(k)
             for name, tensor in alone.online.named_tensors(k).items():
                 assert torch.equal(tensors[name], tensor)

@@ -122,7 +122,7 @@ def test_the_command_line_takes_it_and_a_run_resumes_exactly(tmp_path):
     settings = {"hidden_sizes": (8,), "learning_starts": 50, "log_every": 50, "eval_every": 150, "eval_episodes": 1}
     agent = ebu.EBU("CartPole-v1", env_args=("reward_delay=episode",), seed=1, steps=300, **settings)
     agent.learn(300, run=tmp_path / "halved", callback=lambda event: not (isinstance(event, Trained) and event.step == 200))
-    assert agent.loop.step == 200 and agent.loop.open.actions
+    assert agent.loop.step == 200 and agent.loop.actors.open[0].actions
     assert ebu_("resume --quiet True", tmp_path / "halved") == 0
     straight, halved = ((tmp_path / name / "metrics.jsonl").read_bytes() for name in ("straight", "halved"))
     assert straight == halved

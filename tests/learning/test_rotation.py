@@ -12,7 +12,7 @@ def test_learners_take_turns_by_episode():
     rotation = Rotation(3, interval=10)
     turns = []
     for _ in range(7):
-        turns.append(rotation.current)
+        turns += rotation.playing
         rotation.episode_ended(1.0)
     assert turns == [0, 1, 2, 0, 1, 2, 0]
 
@@ -67,7 +67,7 @@ def test_rotation_survives_saving():
     other = Rotation(3, 10)
     other.load_state_dict(rotation.state_dict())
     assert other.state_dict() == rotation.state_dict()
-    assert (other.current, other.leader()) == (1, 1)
+    assert (other.playing, other.leader()) == ([1], 1)
 
 
 SETTINGS = {"seed": 3, "learning_starts": 100, "eval_every": 0, "log_every": 200, "hidden_sizes": (32,)}

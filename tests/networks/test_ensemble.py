@@ -116,7 +116,7 @@ def test_the_values_follow_the_weights_when_the_block_changes(double, form):
     """An optimiser writes into the block; every view of it, made before or after, must see that."""
     network = made(*form, 2)
     states = states_of(form[0])
-    single = network.state_values(1)
+    single, several = network.state_values(1), network.batch_values(1)
     before = network.values(states).detach().clone()
     single(states[0].numpy())
     network.parameters.mul_(1.5)
@@ -124,6 +124,7 @@ def test_the_values_follow_the_weights_when_the_block_changes(double, form):
     bound = value_bound(network, states)
     assert ((before - after).abs() > bound).any()
     assert_within(single(states[0].numpy()), after[1, 0], bound[1, 0])
+    assert_within(several(states.numpy()), after[1], bound[1])
 
 
 def test_the_value_of_one_state_equals_its_row_of_a_batch(double, form):
@@ -138,6 +139,7 @@ def test_the_value_of_one_state_equals_its_row_of_a_batch(double, form):
             value = single(states[row].numpy())
             assert value.shape == (3,)
             assert_within(value, batch[learner, row], bound[learner, row])
+        assert_within(network.batch_values(learner)(states.numpy()), batch[learner], bound[learner])
 
 
 def test_looking_up_a_value_leaves_the_state_unchanged(form):

@@ -77,6 +77,7 @@ def test_values_of_one_state_follow_the_weights_as_they_change(double, hidden_si
     quick = sparse.state_values(1)
     for _ in range(2):
         assert_within(quick(x[0].numpy()), plain.values(x)[1, 0], value_bound(plain, x)[1, 0])
+        assert_within(sparse.batch_values(1)(x.numpy()), plain.values(x)[1], value_bound(plain, x)[1])
         for network in (sparse, plain):
             network.parameters.mul_(1.5)
 

@@ -78,7 +78,7 @@ def test_a_failure_is_left_in_the_folder_until_the_run_continues(tmp_path, moody
     moody.broken = False
     again, session = session_of(tmp_path / "r", config)
     session.resume()
-    assert again.loop.step == agent.loop.step and again.loop.open is None  # a checkpoint; the damaged episode is dropped
+    assert again.loop.step == agent.loop.step and again.loop.actors.open == [None]  # the damaged episode is dropped
     assert train(session)
     assert not (tmp_path / "r" / "failure.json").exists()
     assert read_run(tmp_path / "r").state == "unfinished"  # until the summary is written

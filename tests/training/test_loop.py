@@ -161,15 +161,15 @@ def test_the_states_acted_on_are_those_the_memory_rebuilds(stack):
     rng = np.random.default_rng(0)
     frames = rng.integers(256, size=(9, 8, 8, 2)).astype(np.uint8)
     env = Script([0.0] * 8, frames, space=spaces.Box(0, 255, (8, 8, 2), np.uint8))
-    loop = make_loop(env, stack=stack, compress="always")
+    loop = make_loop(env, stack=stack, compress="always", exploration_initial_eps=0.0, exploration_final_eps=0.0)
     seen = []
-    act = loop.policies[0].act
+    values = loop.policies[0].values
 
-    def remember(state, *rest):
+    def remember(state):
         seen.append(state.copy())
-        return act(state, *rest)
+        return values(state)
 
-    loop.policies[0].act = remember
+    loop.policies[0].values = remember
     run(loop, 16)  # two episodes: the second must not see the first
     for number in (0, 1):
         span = episode(loop, number)

@@ -264,7 +264,7 @@ def test_an_environment_that_raises_stops_the_run_with_a_checkpoint_and_drops_it
     again = ebu.DQN(Breaks(at=1000), **SMALL)
     session_in(folder, again, 200).resume()
     assert again.loop.step == 54
-    assert again.loop.open is None
+    assert again.loop.actors.open == [None]
     assert again.loop.memory.steps == agent.loop.memory.steps == 45
 
 

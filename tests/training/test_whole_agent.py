@@ -21,7 +21,7 @@ def whole(tmp_path_factory):
     """An agent in the middle of an episode, saved with its memory."""
     path = tmp_path_factory.mktemp("whole") / "agent.ebu"
     agent = ebu.EBU("CartPole-v1", **SMALL).learn(75)
-    assert agent.loop.open is not None
+    assert agent.loop.actors.open != [None]
     agent.save(path, memory=True)
     return path
 
