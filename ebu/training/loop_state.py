@@ -8,6 +8,8 @@ from typing import Any
 from ebu.training.loop import TrainingLoop
 from ebu.training.open_episode import OpenEpisode
 
+LARGEST_COUNT = 2**62  # sums of two of them are still 64-bit integers
+
 
 def state_of(loop: TrainingLoop) -> dict[str, Any]:
     """Everything but the environment and the stored episodes."""
@@ -39,7 +41,7 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
         raise ValueError(f"unknown phase {min(unknown)!r}")
     loop.streams.load_state_dict(state["streams"])
     loop.learner.load_state_dict(state["learner"])
-    loop.memory.restart(int(state["memory"]["first_episode"]), int(state["memory"]["first_step"]))
+    loop.memory.restart(_count(state["memory"], "first_episode"), _count(state["memory"], "first_step"))
     for number, packed in episodes:
         loop.memory.unpack(number, packed)
     loop.sampler.load_state_dict(state["sampler"])
@@ -70,6 +72,6 @@ def from_earlier_version(state: dict[str, Any]) -> dict[str, Any]:
 
 def _count(state: dict[str, Any], key: str) -> int:
     value = int(state[key])
-    if value < 0:
-        raise ValueError(f"{key} < 0")
+    if not 0 <= value < LARGEST_COUNT:
+        raise ValueError(f"{key} < 0" if value < 0 else f"{key} is too large")
     return value

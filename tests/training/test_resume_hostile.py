@@ -198,6 +198,13 @@ def test_priorities_of_a_billion_steps_are_not_believed(stopped, tmp_path):
 # ---------------------------------------------------------------------- another run's checkpoint
 
 
+def test_numbers_of_episodes_and_steps_beyond_64_bits_are_refused(stopped, tmp_path):
+    run = stopped["ebu"]
+    for name in ("first_episode", "first_step"):
+        tree = put(run.tree, ("loop", "memory", name), 2**70)
+        assert believe(run, run.forged(tmp_path / "forged", tree)) == "refused"
+
+
 def test_checkpoints_of_another_environment_method_or_seed_are_refused(stopped, tmp_path):
     for mine, theirs in itertools.permutations(RUNS, 2):
         folder = stopped[mine].forged(tmp_path / "mixed", stopped[mine].tree)
