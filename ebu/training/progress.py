@@ -94,17 +94,30 @@ class ProgressLines:
         self._facts(event)
 
     def advance(self, done: int) -> None:
+        """A step of the run."""
+        since = self._due(done)
+        if since is not None:
+            seconds, steps = since
+            speed = max(steps, 1) / seconds
+            left = duration((self._total - done) / speed)
+            self._say(done, f"{speed:,.0f} per second", *self._facts.words(), f"about {left} left")
+
+    def evaluating(self, done: int) -> None:
+        """A step of an evaluation, which is none of the run."""
+        if self._due(done) is not None:
+            self._say(done, *self._facts.words(), "evaluating")
+
+    def _due(self, done: int) -> tuple[float, int] | None:
+        """Seconds and steps since the last line, if it is time for another."""
         now = self._clock()
-        if self._since is None:
-            self._since = now, done
-        then, before = self._since
+        then, before = self._since = self._since or (now, done)
         if now - then < self._interval:
-            return
-        speed = max(done - before, 1) / (now - then)
-        left = duration((self._total - done) / speed)
-        share = f"{done:,} of {self._total:,} steps ({done / self._total:.0%})"
-        self._write(", ".join([share, f"{speed:,.0f} per second", *self._facts.words(), f"about {left} left"]))
+            return None
         self._since = now, done
+        return now - then, done - before
+
+    def _say(self, done: int, *words: str) -> None:
+        self._write(", ".join([f"{done:,} of {self._total:,} steps ({done / self._total:.0%})", *words]))
 
 
 def duration(seconds: float) -> str:

@@ -52,7 +52,8 @@ class Trainer:
         self.interrupted = False  # by a signal
         loop.plan(until - plan_start, plan_start)
         loop.should_stop = lambda: self._asked_to_stop
-        loop.while_evaluating = self._save_if_due  # also without a folder: the hook of a run before must not stay
+        self._waiting: list[Callable[[int], None]] = []  # listeners that say something during a long evaluation
+        loop.while_evaluating = self._while_evaluating  # also without a folder: the hook of a run before must not stay
 
     @property
     def is_finished(self) -> bool:
@@ -97,6 +98,7 @@ class Trainer:
 
     def _train(self, listeners: Sequence[Listener]) -> None:
         advances = [listener.advance for listener in listeners if hasattr(listener, "advance")]
+        self._waiting = [listener.evaluating for listener in listeners if hasattr(listener, "evaluating")]
         while not self._is_done() and not self._asked_to_stop:
             for event in self._loop.advance():  # all events of a step, also when one of them asks to stop
                 self._tell_of_cuts(event)
@@ -137,6 +139,12 @@ class Trainer:
             self._announce(
                 f"an episode was cut at {event.length:,} steps, its environment did not end it (see --max-episode-steps)"
             )
+
+    def _while_evaluating(self) -> None:
+        """At every step of an evaluation, which may last longer than what lies between two."""
+        for evaluating in self._waiting:
+            evaluating(self._loop.step)
+        self._save_if_due()
 
     def _save_if_due(self) -> None:
         if self._saves is not None and self._saves.is_due():

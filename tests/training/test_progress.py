@@ -7,6 +7,7 @@ import re
 
 from rich.console import Console
 
+import ebu
 from ebu.training.events import Evaluated, Trained
 from ebu.training.progress import ProgressBar, ProgressLines
 from ebu.types import Evaluation
@@ -26,6 +27,34 @@ def test_a_line_every_half_minute_with_steps_speed_score_and_time_left():
             progress(evaluated(step, 40.0))
         progress.advance(step)
     assert lines == ["3,001 of 10,000 steps (30%), 100 per second, score 12.35, greedy 40, about 70 s left"]
+
+
+def test_a_long_evaluation_is_not_silent():
+    lines, now = [], [0.0]
+    progress = ProgressLines(10_000, lines.append, clock=lambda: now[0])
+    for _ in range(40):
+        progress.evaluating(5_000)
+        now[0] += 1.0
+    assert lines == ["5,000 of 10,000 steps (50%), evaluating"]
+
+
+def test_listeners_that_ask_for_it_are_called_during_an_evaluation_and_the_others_are_not(tmp_path):
+    agent = ebu.EBU("CartPole-v1", seed=0, eval_every=0, eval_episodes=3, hidden_sizes=(8,))
+    steps, waits = [], []
+
+    class Counter:
+        def __call__(self, event):
+            pass
+
+        def advance(self, done):
+            steps.append(done)
+
+        def evaluating(self, done):
+            waits.append(done)
+
+    agent.learn(20, run=tmp_path / "run", callback=Counter())
+    assert steps[:20] == list(range(1, 21)) and len(steps) <= 21  # one more for what was due after the last step
+    assert len(waits) > 20 and set(waits) == {20}  # three episodes of at least eight steps
 
 
 def test_what_is_over_before_says_nothing():
