@@ -17,6 +17,7 @@ from ebu.training.events import as_listeners
 from ebu.types import Evaluation
 
 if TYPE_CHECKING:
+    from ebu.networks.factories import Factory
     from ebu.networks.policy_file import SavedPolicy
     from ebu.training.events import Listener
 
@@ -27,6 +28,7 @@ def load(
     device: str = "auto",
     trust_env: bool = False,
     best: bool = False,
+    network: Factory | None = None,
 ) -> Agent:
     """An agent with the policy of a file or a run folder; with ``best``, the run's policy of the best evaluation.
 
@@ -35,9 +37,9 @@ def load(
     ``env``, an environment or the name of one, is needed where the policy was trained on an object that cannot be made again.
 
     A file that names an environment as ``module:id`` has that module imported, which runs its code: only with
-    ``trust_env``, or with an ``env`` of your own.
+    ``trust_env``, or with an ``env`` of your own. The same holds for a network of your own and ``network``.
     """
-    return Agent.load(path, env, device, trust_env=trust_env, best=best)
+    return Agent.load(path, env, device, trust_env=trust_env, best=best, network=network)
 
 
 def resume(
@@ -49,15 +51,18 @@ def resume(
     trust_env: bool = False,
     drop_damaged: bool = False,
     steps: int | None = None,
+    network: Factory | None = None,
 ) -> Agent:
     """Continue a run folder exactly from its last checkpoint, to the end of its plan.
 
     With ``steps`` a finished run is extended to so many steps in all. From there on its schedules (ε, the step size) are
     those of a run of that length, as ``learn(…, reset_num_timesteps=False)`` plans them.
 
-    ``trust_env`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged`` continues without
-    those, no longer exactly, and announces what was lost.
+    ``trust_env`` and ``network`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged``
+    continues without those, no longer exactly, and announces what was lost.
     """
+    from ebu.networks.factories import admit
+
     folder = RunFolder.open(Path(run))
     listeners = as_listeners(callback)
     if steps is None and folder.is_finished and not folder.checkpoints.exists():
@@ -67,6 +72,7 @@ def resume(
         if steps is not None:
             config = folder.extended_config(steps)
         require_trust(config.environment.env, trust_env or env is not None, run)
+        admit(config.network.network, trust_env, run, network)
         agent = Agent.from_config(config, env)
         folder.extend(config)
         agent.train_in(
@@ -86,11 +92,13 @@ def rescue(
     env: AnyEnvironment | None = None,
     announce: Callable[[str], None] = print,
     trust_env: bool = False,
+    network: Factory | None = None,
 ) -> int:
     """Save the policy of the newest checkpoint with intact weights, whatever else is damaged; returns the checkpoint's step.
 
-    Nothing in the run folder is changed. ``env`` and ``trust_env`` as for ``ebu.load``.
+    Nothing in the run folder is changed. ``env``, ``trust_env`` and ``network`` as for ``ebu.load``.
     """
+    from ebu.networks.factories import admit
     from ebu.networks.policy_file import save_policy
     from ebu.storage.checkpoints import CheckpointStore
 
@@ -102,6 +110,7 @@ def rescue(
     try:
         config = from_json(loaded.tree["config"])
         require_trust(config.environment.env, trust_env or env is not None, run)
+        admit(config.network.network, trust_env, run, network)
         policy = _policy_in(loaded.tree["loop"], config, env)
     except UserError:
         raise

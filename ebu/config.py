@@ -18,7 +18,7 @@ from ebu.errors import UserError
 Schedule = Literal["linear", "quadratic", "delayed-linear"]
 Optimizer = Literal["adam", "rmsprop", "deepmind-rmsprop"]
 Loss = Literal["huber-sum", "huber-mean", "mse"]
-NetworkName = Literal["auto", "mlp", "maze", "minatar", "nature"]
+NETWORKS = ("auto", "mlp", "maze", "minatar", "nature")
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,16 @@ class LearnerConfig:
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float = 1e-3
     """Step size of the optimiser."""
-    learning_rate_schedule: Literal["constant", "linear"] = "constant"
-    """linear brings the step size to 0 at the end of the run."""
+    learning_rate_schedule: Literal["constant", "linear", "exponential"] = "constant"
+    """linear brings the step size to 0 at the end of the run, exponential to the share learning_rate_final."""
+    learning_rate_final: float = 0.01
+    """Exponential schedule: the share of the step size that is left at the end of the run."""
     optimizer_decay: float = 0.95
     """RMSProp's averaging constant."""
     optimizer_eps: float = 1e-8
     """The optimiser's ε."""
+    max_grad_norm: float = 0.0
+    """Longest gradient of a learner; a longer one is shortened to this norm. 0 leaves all as they are."""
     loss: Loss = "huber-mean"
     """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
     target_update_interval: int = 500
@@ -121,10 +125,14 @@ class LearnerConfig:
 class NetworkConfig:
     """The value network."""
 
-    network: NetworkName = "auto"
-    """auto chooses from the observation space."""
+    network: str = "auto"
+    """auto chooses from the observation space; mlp, maze, minatar, nature; or your own as module:factory."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the mlp."""
+    features_dim: int = 0
+    """Units of the hidden layer after convolutions; 0 takes the network's own (512, minatar 128)."""
+    layer_norm: bool = False
+    """Layer normalisation between each hidden layer and its ReLU (Ba et al., 2016)."""
     initialisation: Literal["torch", "he"] = "torch"
     """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool = False
@@ -309,12 +317,15 @@ def check(config: Config) -> None:
             raise UserError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {_shown(values[name])}")
         if hint is bool and not isinstance(values[name], bool):
             raise UserError(f"{name} must be true or false, got {_shown(values[name])}")
-    for name in ("algo", "preset", "env", "device"):
+    for name in ("algo", "preset", "env", "device", "network"):
         if not isinstance(values[name], str):
             raise UserError(f"{name} must be a name, got {_shown(values[name])}")
     for name in ("hidden_sizes", "betas", "env_args", "env_wrappers"):
         if not isinstance(values[name], tuple):
             raise UserError(f"{name} must be a tuple, got {_shown(values[name])}")
+    if values["network"] not in NETWORKS and not _names_a_factory(values["network"]):
+        own = "your own as module:factory"
+        raise UserError(f"network must be one of {', '.join(NETWORKS)}, or {own}, got {_shown(values['network'])}")
     sizes, betas, pairs = values["hidden_sizes"], values["betas"], values["env_args"]
     if not 1 <= len(sizes) <= MAX_LAYERS or not all(_is_number(n, whole=True) and 1 <= n <= MAX_WIDTH for n in sizes):
         limits = f"(up to {MAX_LAYERS}, of up to {MAX_WIDTH:,})"
@@ -330,6 +341,12 @@ def check(config: Config) -> None:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"
         )
+
+
+def _names_a_factory(name: str) -> bool:
+    """Whether a network's name is module:factory."""
+    module, colon, factory = name.partition(":")
+    return bool(module and colon and factory)
 
 
 def _is_number(value: Any, whole: bool = False) -> bool:
@@ -368,6 +385,9 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "gradient_steps": (1, 10_000, "a whole number of at least 1"),
     "batch_size": (1, 1_000_000, "a whole number of at least 1"),
     "learning_rate": (1e-30, 1e3, "greater than 0"),
+    "learning_rate_final": (1e-9, 1.0, "greater than 0 and at most 1"),
+    "max_grad_norm": (0.0, _LARGE, "at least 0"),
+    "features_dim": (0, 1_000_000, "a whole number of at least 0"),
     "optimizer_decay": (0.0, 1.0, "between 0 and 1"),
     "optimizer_eps": (0.0, 1e3, "at least 0"),
     "target_update_interval": _COUNT,

@@ -165,7 +165,7 @@ def test_whole_numbers_are_whole(name):
     [
         ("optimizer", "adam, rmsprop, deepmind-rmsprop"),
         ("loss", "huber-sum, huber-mean, mse"),
-        ("network", "auto, mlp, maze, minatar, nature"),
+        ("network", "auto, mlp, maze, minatar, nature, or your own as module:factory"),
         ("exploration_schedule", "linear, quadratic, delayed-linear"),
         ("compress", "auto, always, never"),
     ],

@@ -24,6 +24,7 @@ from ebu.registry import Method, add_method, find_method
 from ebu.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from ebu.networks.factories import Factory
     from ebu.networks.policy_file import SavedPolicy
 
 __all__ = ["AGENTS", "Agent", "AnyEnvironment", "Progress", "Ranks", "choose_device", "create_run", "register"]
@@ -60,6 +61,10 @@ class Agent(Learning):
         **settings: Unpack[Settings],
     ) -> None:
         refuse_foreign(env, settings)
+        if "network" in settings:
+            from ebu.networks.factories import name_of as network_name
+
+            settings["network"] = network_name(settings["network"])  # a factory of the user's own
         if isinstance(env, str):
             self._setup(configure(self.algo, env, preset, **settings), None)
         else:
@@ -78,6 +83,7 @@ class Agent(Learning):
         *,
         trust_env: bool = False,
         best: bool = False,
+        network: Factory | None = None,
     ) -> Agent:
         """As ``ebu.load``, which has the documentation; a policy of another method than this class's is refused."""
         from ebu.networks.policy_file import load_policy
@@ -89,9 +95,9 @@ class Agent(Learning):
         elif best:
             raise UserError(f"best=True takes a run folder, got the file {path}")
         if not is_bundle(Path(path)):
-            return cls._load(path, load_policy(Path(path)), env, device, trust_env)
+            return cls._load(path, load_policy(Path(path), trust_env, network), env, device, trust_env)
         with opened(Path(path)) as folder:  # a whole agent, saved with its memory
-            agent = cls._load(path, load_policy(folder / POLICY), env, device, trust_env)
+            agent = cls._load(path, load_policy(folder / POLICY, trust_env, network), env, device, trust_env)
             load_whole(Path(path), folder, agent.loop, warn)
         return agent
 

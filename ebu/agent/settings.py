@@ -5,10 +5,10 @@ Written by ``python -m scripts.typed_settings`` from ebu/config.py, where fields
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from ebu.config import Loss, NetworkName, Optimizer, Schedule
+from ebu.config import Loss, Optimizer, Schedule
 
 
 class Settings(TypedDict, total=False):
@@ -74,22 +74,30 @@ class Settings(TypedDict, total=False):
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float
     """Step size of the optimiser."""
-    learning_rate_schedule: Literal["constant", "linear"]
-    """linear brings the step size to 0 at the end of the run."""
+    learning_rate_schedule: Literal["constant", "linear", "exponential"]
+    """linear brings the step size to 0 at the end of the run, exponential to the share learning_rate_final."""
+    learning_rate_final: float
+    """Exponential schedule: the share of the step size that is left at the end of the run."""
     optimizer_decay: float
     """RMSProp's averaging constant."""
     optimizer_eps: float
     """The optimiser's ε."""
+    max_grad_norm: float
+    """Longest gradient of a learner; a longer one is shortened to this norm. 0 leaves all as they are."""
     loss: Loss
     """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
     target_update_interval: int
     """Steps between updates of the target network."""
     tau: float
     """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
-    network: NetworkName
-    """auto chooses from the observation space."""
+    network: str | Callable[..., Any]
+    """auto chooses from the observation space; mlp, maze, minatar, nature; or your own as module:factory."""
     hidden_sizes: Sequence[int]
     """Hidden layers of the mlp."""
+    features_dim: int
+    """Units of the hidden layer after convolutions; 0 takes the network's own (512, minatar 128)."""
+    layer_norm: bool
+    """Layer normalisation between each hidden layer and its ReLU (Ba et al., 2016)."""
     initialisation: Literal["torch", "he"]
     """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool

@@ -37,7 +37,7 @@ class ResumeArguments:
     quiet: bool = False
     """No progress."""
     trust_env: bool = False
-    """Import the module of an environment that the folder names as module:id."""
+    """Import the module of an environment or network that the folder names as module:id."""
     drop_damaged: bool = False
     """Where every checkpoint refers to damaged episodes: continue without those, no longer exactly."""
 
@@ -51,7 +51,7 @@ class RescueArguments:
     out: Path
     """The policy file to write."""
     trust_env: bool = False
-    """Import the module of an environment that the folder names as module:id."""
+    """Import the module of an environment or network that the folder names as module:id."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class VerifyArguments:
     steps: int = 600
     """Steps of the proof."""
     trust_env: bool = False
-    """For the proof: import the module of an environment that the folder names as module:id."""
+    """For the proof: import the module of an environment or network that the folder names as module:id."""
 
 
 def resume(arguments: list[str]) -> int:
@@ -73,6 +73,8 @@ def resume(arguments: list[str]) -> int:
 
 
 def _resume(arguments: list[str], ranks: Ranks | None) -> int:
+    from ebu.networks.factories import admit
+
     args = parse(ResumeArguments, arguments, "ebu resume")
     if args.trust_env:
         look_in_current_folder()
@@ -85,6 +87,7 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
         if args.steps is not None:
             config = folder.extended_config(args.steps)
         require_trust(config.environment.env, args.trust_env, args.run)
+        admit(config.network.network, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
         folder.extend(config)
         return train_and_report(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
@@ -106,8 +109,11 @@ def verify(arguments: list[str]) -> int:
     folder = RunFolder.open(args.run)
     problems = verify_run(folder)
     if args.prove:
+        from ebu.networks.factories import admit
+
         config = folder.config()
         require_trust(config.environment.env, args.trust_env, args.run)
+        admit(config.network.network, args.trust_env, args.run)
         problems += prove(config, args.steps)
     for problem in problems:
         print(problem)

@@ -72,6 +72,9 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
         print(USAGE + "\n" + describe_flags(read.default, names) + "\n" + _about_defaults(read.default.settings, names))
         return 0
     parsed, config = read.parsed, read.config
+    from ebu.networks.factories import name_of
+
+    name_of(config.network.network)  # the user's own command line: a network named as module:factory is imported
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):

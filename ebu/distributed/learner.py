@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any, Literal
 
@@ -24,6 +23,7 @@ from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
 from ebu.learning.learner import Blueprint, Update
 from ebu.networks.ensemble import Ensemble
+from ebu.networks.factories import name_of
 from ebu.networks.fastest import fastest_ensemble
 from ebu.types import Array, Batch
 
@@ -32,14 +32,16 @@ NO_STEPS = np.empty(0, np.int64)  # which steps a batch holds is known to rank 0
 
 
 def blueprint_to_json(blueprint: Blueprint) -> str:
-    return json.dumps({**asdict(blueprint), "config": flat(blueprint.config)})
+    numbers = {"actions": blueprint.actions, "stack": blueprint.stack, "learners": blueprint.learners}
+    return json.dumps({**numbers, "observation": blueprint.observation.to_json(), "config": flat(blueprint.config)})
 
 
 def blueprint_from_json(text: str) -> Blueprint:
     values = json.loads(text)
-    observation: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.pop("observation").items()}
+    observation = ObservationSpec.from_json(values.pop("observation"))
     config = from_json(json.dumps(values.pop("config")))
-    return Blueprint(config=config, observation=ObservationSpec(**observation), **values)
+    name_of(config.network.network)  # rank 0 knows its own network, this rank imports it
+    return Blueprint(config=config, observation=observation, **values)
 
 
 class Share:
@@ -67,7 +69,7 @@ class Share:
         """Every rank draws the weights of all learners, in the order of one process, and keeps its own."""
         generator = torch.Generator()
         generator.set_state(generator_state)
-        everyone = Ensemble(self._blueprint.skeleton(), self._blueprint.learners, torch.device("cpu"))
+        everyone = fastest_ensemble(self._blueprint.skeleton(), self._blueprint.learners, torch.device("cpu"))
         everyone.initialise(generator, scheme)
         for network in (self.learner.online, self.learner.target):
             network.parameters.copy_(everyone.parameters[self.own.start : self.own.stop])

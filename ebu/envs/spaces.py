@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import gymnasium
@@ -24,19 +24,46 @@ SPARSE_ABOVE_CATEGORIES = 4_096
 class ObservationSpec:
     """How an observation is stored as a frame, and what a network makes of it.
 
-    ``kind`` is vector (float32 [n]), onehot (int64 [n], each entry one of ``categories``) or image ([C, H, W]).
+    ``kind`` is vector (float32 [n]), onehot (int64 [n], each entry one of ``categories``), image ([C, H, W]) or parts: of
+    a dictionary or tuple with images, the bytes of the frames of its ``parts``, one after another, as [1, 1, bytes].
     """
 
-    kind: Literal["vector", "onehot", "image"]
+    kind: Literal["vector", "onehot", "image", "parts"]
     shape: tuple[int, ...]
     dtype: str
     categories: tuple[int, ...] = ()
     scale: float = 1.0  # images are multiplied by this before the network
+    parts: tuple[ObservationSpec, ...] = ()
+    names: tuple[str, ...] = ()  # of the parts: their keys, "/" between those of inner dictionaries
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values; what is empty is left out, as in files of versions that had no parts."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["parts"] = [part.to_json() for part in self.parts]
+        return {name: value for name, value in values.items() if value or name not in ("parts", "names")}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> ObservationSpec:
+        parts = tuple(cls.from_json(part) for part in values.get("parts", ()))
+        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        return cls(**{**plain, "parts": parts})
 
     @property
     def features(self) -> int:
         """Length of the network's flat input."""
+        if self.kind == "parts":
+            return sum(part.features for part in self.parts)
         return sum(self.categories) if self.kind == "onehot" else int(np.prod(self.shape))
+
+    @property
+    def frame_bytes(self) -> int:
+        """Of one stored frame."""
+        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_stacked(self) -> bool:
+        """Whether several frames form a state, where the setting says so."""
+        return self.kind in ("image", "parts")
 
     @property
     def is_sparse(self) -> bool:
@@ -90,7 +117,7 @@ def describe(space: gymnasium.Space[Any]) -> Observations:
     if isinstance(space, spaces.Box):
         return _box(space)
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        return _flattened(space)
+        return _parts(space) if any(_is_image(leaf) for _, leaf in leaves_of(space)) else _flattened(space)
     raise UserError(f"observations of {space} are not supported; wrap the environment to return a Box or Discrete space")
 
 
@@ -197,9 +224,14 @@ def _vector(shape: tuple[int, ...], dtype: Any, low: float | None = None, high: 
     return Observations(ObservationSpec("vector", (size,), "float32"), encode)
 
 
+def has_channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether a picture of this shape is [H, W, C] rather than [C, H, W]."""
+    return len(shape) == 3 and shape[2] <= shape[0]
+
+
 def _box(space: spaces.Box) -> Observations:
     shape, dtype = space.shape, np.dtype(space.dtype)
-    channels_last = len(shape) == 3 and shape[2] <= shape[0]
+    channels_last = has_channels_last(shape)
     sides = shape if len(shape) == 2 else shape[:2] if channels_last else shape[1:]
     too_small = min(sides, default=0) < SMALLEST_IMAGE
     if len(shape) == 3 and not too_small:
@@ -228,7 +260,57 @@ def _scale(space: spaces.Box) -> float:
     return 1.0 / largest if 1.0 < largest < np.inf else 1.0
 
 
-def _flattened(space: spaces.Dict | spaces.Tuple) -> Observations:
+Path = tuple[str | int, ...]  # the keys and places that lead to a part
+
+
+def leaves_of(space: gymnasium.Space[Any], path: Path = ()) -> Iterator[tuple[Path, gymnasium.Space[Any]]]:
+    """The parts of dictionaries and tuples, those inside others included, in the order of their spaces."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            yield from leaves_of(part, (*path, key))
+    elif isinstance(space, spaces.Tuple):
+        for place, part in enumerate(space.spaces):
+            yield from leaves_of(part, (*path, place))
+    else:
+        yield path, space
+
+
+def _is_image(space: gymnasium.Space[Any]) -> bool:
+    return isinstance(space, spaces.Box) and _box(space).spec.kind == "image"
+
+
+def describe_leaf(space: gymnasium.Space[Any]) -> Observations:
+    """As ``describe``; a part of another kind is flattened, as Gymnasium does it."""
+    known = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Box)
+    return describe(space) if known else _flattened(space)
+
+
+def _parts(space: spaces.Dict | spaces.Tuple) -> Observations:
+    """Each part as it would be stored by itself, their bytes end to end: images stay bytes and are compressed as such."""
+    paths = [path for path, _ in leaves_of(space)]
+    parts = [describe_leaf(leaf) for _, leaf in leaves_of(space)]
+    specs, names = tuple(part.spec for part in parts), tuple("/".join(map(str, path)) for path in paths)
+
+    def encode(x: Any) -> Array:
+        frames = []
+        for path, name, part in zip(paths, names, parts):
+            try:
+                value = x
+                for key in path:
+                    value = value[key]
+            except (KeyError, IndexError, TypeError) as error:
+                raise InvalidValue(f"{shown(x)} without the part {name!r}, which {space} promises") from error
+            frame = part.encode(value)
+            if part.spec.can_be_damaged and not np.isfinite(frame).all():
+                raise InvalidValue(f"with numbers that are not finite in {name!r}")
+            frames.append(np.ascontiguousarray(frame).reshape(-1).view(np.uint8))
+        return np.concatenate(frames).reshape(1, 1, -1)
+
+    shape = (1, 1, sum(spec.frame_bytes for spec in specs))
+    return Observations(ObservationSpec("parts", shape, "uint8", parts=specs, names=names), encode)
+
+
+def _flattened(space: gymnasium.Space[Any]) -> Observations:
     if not space.is_np_flattenable:
         raise UserError(
             f"the observation {space} has parts that cannot be flattened into a vector; "

@@ -107,6 +107,7 @@ class LocalLearner:
         self.online = fastest_ensemble(skeleton, learners, device)
         self.target = fastest_ensemble(skeleton, learners, device)
         self._tau = config.tau
+        self._max_grad_norm = config.max_grad_norm
         self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)
         self._loss = LOSSES[config.loss]
         self._correction = correction
@@ -129,6 +130,8 @@ class LocalLearner:
         if batch.weights is not None:
             loss, slope = loss * batch.weights, slope * batch.weights
         pullback(torch.zeros_like(every).scatter_(-1, taken, slope.unsqueeze(-1)))
+        if self._max_grad_norm:
+            shorten(self.online.gradient, self._max_grad_norm)
         self._optimiser.step()
         return Update(loss, values, errors)
 
@@ -156,3 +159,10 @@ class LocalLearner:
         self.online.load_state_dict(state["online"])
         self.target.load_state_dict(state["target"])
         self._optimiser.load_state_dict(state["optimiser"])
+
+
+@torch.no_grad()
+def shorten(gradient: Tensor, longest: float) -> None:
+    """Each learner's gradient, a row of [K, P], brought to the norm ``longest`` where it is longer."""
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+    gradient.mul_((longest / norms).clamp_max_(1.0))  # a norm of 0 gives ∞, and so 1

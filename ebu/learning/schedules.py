@@ -42,4 +42,6 @@ def learning_rate(config: LearnerConfig, step: int, total_steps: int) -> float:
     """The step size at an agent step of a run of ``total_steps``; a longer run keeps the last value."""
     if config.learning_rate_schedule == "constant":
         return config.learning_rate
+    if config.learning_rate_schedule == "exponential":
+        return config.learning_rate * config.learning_rate_final ** min(step / total_steps, 1.0)
     return config.learning_rate * max(1 - step / total_steps, 1 / total_steps)

@@ -41,13 +41,16 @@ class Ensemble:
         """Starting weights, drawn learner by learner.
 
         torch: U(±1/√fan_in) for weights and biases, PyTorch's default and the Lua code's. he: U(±√(6/fan_in)) for
-        weights and 0.1 for biases, as the released EBU code.
+        weights and 0.1 for biases, as the released EBU code. A normalisation starts as the identity.
         """
         fan_in = _fan_in(self.skeleton)
         views = self.views(self.parameters)
         for learner in range(self.learners):
             for (name, _, shape, _), view in zip(self.layout, views):
                 layer, _, kind = name.rpartition(".")
+                if layer not in fan_in:
+                    view[learner].fill_(1.0 if kind == "weight" else 0.0)
+                    continue
                 bound = math.sqrt((6 if scheme == "he" else 1) / fan_in[layer])
                 values = torch.empty(shape).uniform_(-bound, bound, generator=generator)
                 if scheme == "he" and kind == "bias":
@@ -77,8 +80,9 @@ class Ensemble:
         values = self.values(states)
 
         def pullback(slope: Tensor) -> None:
-            for view, gradient in zip(self._gradient_views, torch.autograd.grad(values, self._leaves, slope)):
-                view.copy_(gradient)
+            gradients = torch.autograd.grad(values, self._leaves, slope, allow_unused=True)
+            for view, gradient in zip(self._gradient_views, gradients):
+                view.zero_() if gradient is None else view.copy_(gradient)  # none for a weight that is not used
 
         return values.detach(), pullback
 
@@ -170,7 +174,8 @@ def _layout(skeleton: nn.Module) -> Layout:
     views: Layout = []
     start = 0
     for name, parameter in skeleton.named_parameters():
-        views.append((name, slice(start, start + parameter.numel()), parameter.shape, parameter.stride()))
+        strides = torch.empty_like(parameter).stride()  # its own, unless it is a view that leaves out numbers
+        views.append((name, slice(start, start + parameter.numel()), parameter.shape, strides))
         start += parameter.numel()
     return views
 

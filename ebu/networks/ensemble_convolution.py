@@ -34,9 +34,7 @@ class EnsembleConvolution(EnsembleMLP):
         layers = list(skeleton)
         if [type(layer) for layer in layers[:4]] != [Scale, nn.Conv2d, nn.ReLU, nn.Flatten]:
             return False
-        first = cast(nn.Conv2d, layers[1])
-        is_plain = first.padding == (0, 0) and first.dilation == (1, 1) and first.groups == 1
-        return is_plain and first.weight.is_contiguous() and is_linear_chain(layers[4:])
+        return is_plain_convolution(cast(nn.Conv2d, layers[1])) and is_linear_chain(layers[4:])
 
     # ------------------------------------------------------------------ patches times kernels
 
@@ -69,14 +67,18 @@ class EnsembleConvolution(EnsembleMLP):
         kernels, biases = (view[0] if self.learners == 1 else view.flatten(0, 1) for view in self._first)
         return kernels if self._scale == 1.0 else kernels * self._scale, biases
 
-    def _convolve(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """The patches [B, patch, places], and the rectified features [K, B, filters·places]."""
+    def _maps(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The patches [B, patch, places], and what the kernels make of them, [B, K·filters, places]."""
         count = len(states)
         kernels, biases = self._kernels()
         numbers = states.reshape(count, -1).to(kernels.dtype)  # as floats: bytes are picked one by one, which is slower
         patches = numbers.index_select(1, self._index(states.shape[1:])).view(count, kernels.shape[1], -1)
-        maps = torch.baddbmm(biases, kernels.expand(count, *kernels.shape), patches).relu_()  # [B, K·filters, places]
-        return patches, maps.view(count, self.learners, -1).transpose(0, 1)
+        return patches, torch.baddbmm(biases, kernels.expand(count, *kernels.shape), patches)
+
+    def _convolve(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """The patches, and the rectified features [K, B, filters·places]."""
+        patches, maps = self._maps(states)
+        return patches, maps.relu_().view(len(states), self.learners, -1).transpose(0, 1)
 
     # ------------------------------------------------------------------ values and their gradient
 
@@ -109,20 +111,37 @@ class EnsembleConvolution(EnsembleMLP):
     def state_values(self, learner: int) -> Callable[[Array], Array]:
         if self.device.type != "cpu" or self.parameters.shape[1] > NUMPY_UP_TO_ELEMENTS:
             return self._state_values_by_tensors(learner)
-        (weight, bias), *linear = [(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights]
-        kernels, biases = weight.reshape(len(weight), -1), bias[:, None]  # views
-        scale, values_of = kernels.dtype.type(self._scale), one_by_one(linear)
+        maps_of = self._maps_of_one(learner)
+        values_of = one_by_one([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights[1:]])
 
         def values(state: Array) -> Array:
+            maps = maps_of(state)
+            np.maximum(maps, 0.0, out=maps)
+            return values_of(maps.reshape(-1))
+
+        return values
+
+    def _maps_of_one(self, learner: int) -> Callable[[Array], Array]:
+        """From one state to what the kernels make of it, [filters, places]."""
+        weight, bias = (view[learner].numpy() for view in self._weights[0])
+        kernels, biases = weight.reshape(len(weight), -1), bias[:, None]  # views
+        scale = kernels.dtype.type(self._scale)
+
+        def maps_of(state: Array) -> Array:
             numbers = state.astype(kernels.dtype)
             if scale != 1.0:
                 numbers *= scale
             maps = kernels.dot(numbers.take(self._index(state.shape).numpy()).reshape(kernels.shape[1], -1))
             maps += biases
-            np.maximum(maps, 0.0, out=maps)
-            return values_of(maps.reshape(-1))
+            return maps
 
-        return values
+        return maps_of
+
+
+def is_plain_convolution(layer: nn.Conv2d) -> bool:
+    """Without padding, dilation or groups, its weights in the usual order."""
+    is_plain = layer.padding == (0, 0) and layer.dilation == (1, 1) and layer.groups == 1
+    return is_plain and layer.weight.is_contiguous()
 
 
 def patch_index(image: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...]) -> Array:

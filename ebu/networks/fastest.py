@@ -9,13 +9,19 @@ from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_convolution import EnsembleConvolution
 from ebu.networks.ensemble_images import EnsembleImages
 from ebu.networks.ensemble_mlp import EnsembleMLP
+from ebu.networks.ensemble_norm import EnsembleNormConvolution, EnsembleNormMLP
+from ebu.networks.ensemble_own import EnsembleOwn
+
+FORMS: list[type[EnsembleMLP] | type[EnsembleImages] | type[EnsembleOwn]] = [
+    EnsembleMLP,
+    EnsembleConvolution,
+    EnsembleImages,
+    EnsembleNormMLP,
+    EnsembleNormConvolution,
+    EnsembleOwn,
+]
 
 
 def fastest_ensemble(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
-    if EnsembleMLP.fits(skeleton):
-        return EnsembleMLP(skeleton, learners, device)
-    if EnsembleConvolution.fits(skeleton):
-        return EnsembleConvolution(skeleton, learners, device)
-    if EnsembleImages.fits(skeleton):
-        return EnsembleImages(skeleton, learners, device)
-    return Ensemble(skeleton, learners, device)
+    form = next((form for form in FORMS if form.fits(skeleton)), Ensemble)
+    return form(skeleton, learners, device)

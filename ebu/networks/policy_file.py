@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load, save
@@ -16,6 +15,7 @@ from ebu.config import Config, check, flat, from_json
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError
 from ebu.networks.ensemble import Ensemble
+from ebu.networks.factories import Factory, admit
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
 from ebu.storage import seal
@@ -53,7 +53,7 @@ def save_policy(path: Path, policy: SavedPolicy) -> None:
     """Atomic: the whole file or the one before, whatever fails. The same policy gives the same bytes."""
     header = {
         "config": flat(policy.config),
-        "observation": asdict(policy.observation),
+        "observation": policy.observation.to_json(),
         "actions": policy.actions,
         "stack": policy.stack,
         seal.KEY: seal.BLANK,
@@ -71,8 +71,11 @@ def save_policy(path: Path, policy: SavedPolicy) -> None:
         raise RunFailure(f"cannot write {str(path)!a}: {reason}") from error
 
 
-def load_policy(path: Path) -> SavedPolicy:
-    """The policy in a file, or a UserError that says what is wrong with the file."""
+def load_policy(path: Path, trusted: bool = False, network: Factory | None = None) -> SavedPolicy:
+    """The policy in a file, or a UserError that says what is wrong with the file.
+
+    A network of the user's own is the one given, or imported by the name in the file if the file is trusted.
+    """
     if not os.path.isfile(path):  # which takes names that no file can have, too
         raise UserError(f"there is no file {path}")
     try:
@@ -87,8 +90,9 @@ def load_policy(path: Path) -> SavedPolicy:
             raise ValueError(f"its header has other fields than {', '.join(sorted(seal.FIELDS))}")
         config = from_json(json.dumps(header["config"]))
         check(config)
-        fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in header["observation"].items()}
-        policy = SavedPolicy(config, ObservationSpec(**fields), int(header["actions"]), int(header["stack"]), tensors)
+        admit(config.network.network, trusted, path, network)
+        observation = ObservationSpec.from_json(header["observation"])
+        policy = SavedPolicy(config, observation, int(header["actions"]), int(header["stack"]), tensors)
         policy.require_all_weights()
         policy.place(torch.device("cpu"))  # refuses weights that do not fit
     except Damaged as error:

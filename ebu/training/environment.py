@@ -32,9 +32,9 @@ class Interface:
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any], stack: int) -> Interface:
-        """Refuses spaces that are not supported. Only images are stacked."""
+        """Refuses spaces that are not supported. Only observations with images are stacked."""
         spec = describe(env.observation_space).spec
-        return cls(spec, count_actions(env.action_space), stack if spec.kind == "image" else 1)
+        return cls(spec, count_actions(env.action_space), stack if spec.is_stacked else 1)
 
     def __str__(self) -> str:
         shape = f" {list(self.spec.categories or self.spec.shape)}"
@@ -70,7 +70,7 @@ class Environment:
         self.env = env
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self._observations = describe(env.observation_space)
-        self._reward_clip = reward_clip
+        self.reward_clip = reward_clip
         self._frames_can_be_damaged = self._observations.spec.can_be_damaged
 
     def encode(self, observation: Any) -> Array:
@@ -99,7 +99,7 @@ class Environment:
         observation, reward, terminated, truncated, info = returned
         frame = self._frame(observation, when, after)
         raw = reward if type(reward) is float else self._number(reward, when, after)
-        learned = clip_reward(raw, self._reward_clip)
+        learned = clip_reward(raw, self.reward_clip)
         if not (math.isfinite(raw) and abs(learned) <= LARGEST_REWARD):
             self._refuse(f"the reward {raw}", when, after)
         if type(terminated) is not bool or type(truncated) is not bool:

@@ -12,7 +12,7 @@ from torch import nn
 
 from ebu.config import LearnerConfig, NetworkConfig
 from ebu.envs.spaces import ObservationSpec
-from ebu.learning.learner import LocalLearner
+from ebu.learning.learner import LocalLearner, shorten
 from ebu.learning.losses import LOSSES, huber_mean, huber_sum, mse
 from ebu.networks.modules import build_network
 from ebu.types import Batch
@@ -262,3 +262,26 @@ def test_a_correction_sees_targets_values_and_columns_and_decides_what_is_learne
     targets, values, shift = seen[0]
     assert torch.equal(targets, batch.targets) and torch.equal(values, update.values)
     assert torch.equal(update.errors, batch.targets + shift - values)
+
+
+def test_the_gradient_of_each_learner_is_shortened_by_itself_as_pytorch_does_it(double):
+    batch = make_batch(learners=2)
+    batch = replace(batch, targets=batch.targets * torch.tensor([[100.0], [1e-4]]))
+    free, short = make_learner(learners=2, loss="mse"), make_learner(learners=2, loss="mse", max_grad_norm=0.5)
+    for learner in (free, short):
+        learner.update(batch)
+    whole = free.online.gradient.clone()
+    parameter = nn.Parameter(torch.zeros_like(whole[0]))
+    parameter.grad = whole[0].clone()
+    nn.utils.clip_grad_norm_([parameter], 0.5)
+    assert whole[0].norm() > 0.5
+    torch.testing.assert_close(short.online.gradient[0], parameter.grad, rtol=2e-6, atol=0.0)  # PyTorch divides by norm + 1e-6
+    if whole[1].norm() <= 0.5:
+        assert torch.equal(short.online.gradient[1], whole[1])
+    torch.testing.assert_close(short.online.gradient[1].norm(), whole[1].norm().clamp_max(0.5), **RUN)
+
+
+def test_a_gradient_of_zero_stays_zero():
+    gradient = torch.zeros(2, 3)
+    shorten(gradient, 1.0)
+    assert torch.equal(gradient, torch.zeros(2, 3))

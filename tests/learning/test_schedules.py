@@ -61,3 +61,9 @@ def test_the_linear_step_size_ends_near_zero_and_never_below():
     assert [learning_rate(config, step, 1000) for step in (0, 250, 500)] == pytest.approx([0.1, 0.075, 0.05])
     for step in (1000, 5000):
         assert 0 < learning_rate(config, step, 1000) <= 0.1 / 1000
+
+
+@pytest.mark.parametrize(("step", "expected"), [(0, 0.1), (500, 0.01), (1000, 0.001), (5000, 0.001)])
+def test_the_exponential_step_size_ends_at_its_final_share(step, expected):
+    config = LearnerConfig(learning_rate=0.1, learning_rate_schedule="exponential", learning_rate_final=0.01)
+    assert learning_rate(config, step, 1000) == pytest.approx(expected)
