@@ -49,7 +49,7 @@ def settings() -> list[tuple[str, str, str]]:
 
 
 def accepted(name: str, kind: str) -> str:
-    """What a keyword takes for a field of this type: any sequence for a tuple, arguments as a dictionary, a network's factory."""
+    """What a keyword takes for a field of this type: sequences, dictionaries, a network's factory."""
     if name == "network":
         return f"{kind} | Callable[..., Any]"
     kind = kind.replace("tuple[", "Sequence[").replace(", ...]", "]").replace("'", '"')

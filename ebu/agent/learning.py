@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ebu.agent.acting import Acting
+from ebu.agent.remembering import Remembering
 from ebu.agent.saving import Saving
 from ebu.config import Config, check, override
 from ebu.envs.families import family
@@ -42,7 +43,7 @@ class Progress:
     seconds: float
 
 
-class Learning(Acting, Saving):
+class Learning(Acting, Saving, Remembering):
     """The part of an agent that learns."""
 
     def learn(
@@ -55,6 +56,7 @@ class Learning(Acting, Saving):
         progress_bar: bool = False,
         *,
         run: str | Path | None = None,
+        gradient_steps: int = 0,
     ) -> Self:
         """Train for this many agent steps; called again, it continues with network, memory and counters as they are.
 
@@ -71,11 +73,15 @@ class Learning(Acting, Saving):
           progress_bar: on standard error.
           run: keep a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
             ``ebu.resume(run)`` continues it exactly from its last checkpoint.
+          gradient_steps: updates from what is in the memory before the first step; ``learn(0, gradient_steps=n)`` learns
+            offline from the episodes that ``remember`` was given.
         """
-        steps = whole_steps(total_timesteps)
+        steps, offline = whole_steps(total_timesteps), whole_steps(gradient_steps, "gradient_steps")
         listeners = as_listeners(callback)
         if log_interval is not None:
             self._log_every_episodes(log_interval)
+        if offline:
+            self._learn_offline(offline, listeners)
         if steps == 0:
             return self
         loop = self.loop
@@ -114,6 +120,24 @@ class Learning(Acting, Saving):
         for listener in listeners:
             if hasattr(listener, "begin"):
                 listener.begin(self)
+
+    def _learn_offline(self, updates: int, listeners: list[Listener]) -> None:
+        """So many updates from the stored episodes alone."""
+        from ebu.training.signals import stop_on_first_interrupt
+
+        loop = self.loop
+        if not loop.memory.episodes:
+            raise UserError("the memory is empty: agent.remember(episodes) first, or learn from steps of the environment")
+        self._begin(listeners)
+        asked: list[bool] = []
+        loop.should_stop = lambda: bool(asked)
+        with self._learning(), self.threads(), stop_on_first_interrupt(lambda: asked.append(True)):
+            for event in loop.learn_offline(updates):
+                answers = [listener(event) for listener in listeners]  # all are told, also when one asks to stop
+                if any(answer is False for answer in answers):
+                    return
+        if asked:  # between two updates, with nothing half done
+            raise KeyboardInterrupt
 
     def _log_every_episodes(self, episodes: int) -> None:
         """From now on, a row of training metrics after so many episodes."""
@@ -196,7 +220,7 @@ class Learning(Acting, Saving):
         import torch
 
         before = torch.get_num_threads()
-        own = family(self.config.environment.env).threads if self.interface.spec.kind == "image" else 1
+        own = family(self.config.environment.env).threads if self.interface.spec.is_stacked else 1
         torch.set_num_threads(self.config.run.threads or own or before)
         try:
             yield
@@ -209,9 +233,9 @@ def create_run(path: Path, config: Config) -> RunFolder:
     return RunFolder.create(path, config, family(config.environment.env).packages)
 
 
-def whole_steps(total: Any) -> int:
+def whole_steps(total: Any, name: str = "total_timesteps") -> int:
     """A number of steps as a user may write it: 20_000, NumPy's, or 1e5."""
     is_number = isinstance(total, int | float | np.number) and not isinstance(total, bool)
     if not is_number or not 0 <= total < 10**12 or total != int(total):
-        raise UserError(f"total_timesteps must be a whole number of at least 0, got {total!r}")
+        raise UserError(f"{name} must be a whole number of at least 0, got {total!r}")
     return int(total)

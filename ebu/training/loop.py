@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -95,6 +96,11 @@ class TrainingLoop:
     @property
     def device(self) -> torch.device:
         return self.learner.online.device
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was played, learned or remembered."""
+        return bool(self.step or self.updates or self.memory.end_episode)
 
     def plan(self, steps: int, start: int = 0) -> None:
         """Schedules of ε, the step size and priorities over this many steps from step ``start`` on."""
@@ -192,17 +198,39 @@ class TrainingLoop:
     # ------------------------------------------------------------------ sampler → Span → Targets → backlog → learner
 
     def _learn(self) -> None:
+        passed = self.step - self.plan_start
+        self._update(passed, self.planned_steps, self.epsilon(passed))
+
+    def learn_offline(self, updates: int) -> Iterator[Event]:
+        """So many updates from the stored episodes alone, with schedules planned over them.
+
+        The target network is updated after as many of them as there would be in ``target_update_interval`` steps.
+        """
+        config = self.config.learner
+        between = max(round(config.target_update_interval * config.gradient_steps / config.train_freq), 1)
+        for done in range(updates):
+            if self.should_stop():
+                return
+            with suppress(Interrupted):  # during the targets: nothing is changed yet
+                self._update(done, updates, self.config.exploration.exploration_final_eps)
+                if self.updates % between == 0:
+                    self.learner.update_target()
+                if (done + 1) % self.config.run.log_every == 0:
+                    yield Trained(self.step, self._metrics())
+
+    def _update(self, passed: int, planned: int, epsilon: float) -> None:
+        """One gradient step, ``passed`` of ``planned`` steps into the schedules; ``epsilon`` is the behaviour's."""
         config = self.config.learner
         if len(self.backlog) < (1 if config.whole_episode else config.batch_size):
             wanted = 1 if config.whole_episode else self.sampler.minibatches * config.batch_size - len(self.backlog)
-            progress = min((self.step - self.plan_start) / self.planned_steps, 1.0)
+            progress = min(passed / planned, 1.0)
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling, progress)
                 reached("targets")
-                values = SpanValues(span, self.learner, self.epsilon(self.step - self.plan_start), self.should_stop)
+                values = SpanValues(span, self.learner, epsilon, self.should_stop)
                 self.backlog.push(span, self.rule(values))
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
-        self.learner.set_learning_rate(learning_rate(config, self.step - self.plan_start, self.planned_steps))
+        self.learner.set_learning_rate(learning_rate(config, passed, planned))
         update = self.learner.update(batch)
         if self.sampler.wants_errors:
             self.sampler.feedback(batch.steps, update.errors[0].numpy(force=True))

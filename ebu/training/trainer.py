@@ -84,7 +84,7 @@ class Trainer:
             else:
                 stack.enter_context(stop_on_signals(self._interrupt))
                 listeners = [stack.enter_context(self._saves.recording(tensorboard)), self._saves.best, *listeners]
-                if self._loop.step and not self._saves.has_saved:
+                if self._loop.has_begun and not self._saves.has_saved:
                     self._save()  # a run that begins with what an agent has learned before cannot begin again from nothing
             try:
                 self._train(listeners)
@@ -197,10 +197,15 @@ class _Saves:
         steps_due = self._loop.step - self.saved_step >= config.checkpoint_every
         return steps_due or time.monotonic() - self.saved_time >= 60 * config.checkpoint_minutes
 
+    def _place(self, evaluated_at_end: bool) -> tuple[object, ...]:
+        """By what two moments of a run are told apart."""
+        loop = self._loop
+        return (loop.step, loop.is_busy, evaluated_at_end, loop.updates, loop.memory.end_episode)
+
     def save(self, evaluated_at_end: bool) -> None:
         """A checkpoint, unless nothing has happened since the last."""
         assert self._recorder is not None
-        place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
+        place = self._place(evaluated_at_end)
         if place == self._saved_place:
             return
         reached("trainer:save")
@@ -253,7 +258,7 @@ class _Saves:
             snapshots = tree["environments"] if "environments" in tree else [tree["environment"]]
             if self._loop.actors.bring_back(snapshots, self._announce) and loaded.lost is None:
                 # else the next checkpoint is due at once, without what is damaged
-                self._saved_place = (self._loop.step, self._loop.is_busy, evaluated_at_end)
+                self._saved_place = self._place(evaluated_at_end)
         except UserError:
             raise
         except Exception as error:  # of any kind: a hostile file can cause any of them
