@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ebu.agent.acting import Acting
+from ebu.agent.exporting import Exporting
 from ebu.agent.remembering import Remembering
 from ebu.agent.saving import Saving
 from ebu.config import Config, check, override
@@ -43,7 +44,7 @@ class Progress:
     seconds: float
 
 
-class Learning(Acting, Saving, Remembering):
+class Learning(Acting, Saving, Remembering, Exporting):
     """The part of an agent that learns."""
 
     def learn(

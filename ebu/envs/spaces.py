@@ -45,7 +45,7 @@ class ObservationSpec:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ObservationSpec:
         parts = tuple(cls.from_json(part) for part in values.get("parts", ()))
-        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         return cls(**{**plain, "parts": parts})
 
     @property

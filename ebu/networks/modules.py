@@ -42,7 +42,7 @@ class OneHot(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         index = x + torch.tensor(self.offsets, device=x.device)
-        return torch.zeros(len(x), sum(self.categories), device=x.device).scatter_(1, index, 1.0)
+        return torch.zeros(x.shape[0], sum(self.categories), device=x.device).scatter_(1, index, 1.0)
 
 
 class Places(nn.Module):

@@ -75,6 +75,7 @@ def test_rewards_are_clipped_as_the_setting_says_and_the_end_is_kept():
     assert span.discounts.tolist() == [np.float32(0.99)]  # cut off: bootstrapped
 
 
+@pytest.mark.filterwarnings("ignore:.* is set to None:UserWarning")  # Minari would like an author
 def test_a_minari_data_set_is_read_by_its_name_and_as_an_object(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     from minari.data_collector.episode_buffer import EpisodeBuffer
