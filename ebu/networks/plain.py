@@ -139,4 +139,6 @@ def _compare(session: Any, network: PlainNetwork, observations: Sequence[Tensor]
     expected = network(*observations).numpy()
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(np.abs(expected).max())):
         worst = float(np.abs(found - expected).max())
-        raise UserError(f"ONNX Runtime computes other values than the agent, by up to {worst:.2g}; the file was written anyway")
+        raise UserError(
+            f"ONNX Runtime computes other values than the agent, by up to {worst:.2g}; the file was written anyway"
+        )
