@@ -30,7 +30,7 @@ class Exporting(BaseAgent):
         else:
             tensors = self.loop.learner.online.named_tensors(self.loop.rotation.leader())
         network = build_network(interface.spec, interface.actions, interface.stack, self.config.network)
-        return plain_network(network, tensors, self.env.observation_space, interface.spec, interface.stack)
+        return plain_network(network, tensors, self._environment.env.observation_space, interface.spec, interface.stack)
 
     def export(self, path: str | Path) -> None:
         """Write ``module()`` as an ONNX file (extra ``onnx``) and compare what ONNX Runtime computes from it with the agent.
