@@ -31,6 +31,14 @@ def test_notebooks_complete_every_setting(agent):
     assert list(parameters)[:2] == ["env", "preset"] and Settings.__annotations__.keys() <= parameters.keys()
 
 
+def test_a_subclass_with_arguments_of_its_own_shows_those():
+    class Mine(ebu.DQN):
+        def __init__(self, size, **settings):
+            super().__init__("CartPole-v1", hidden_sizes=(size,), **settings)
+
+    assert list(inspect.signature(Mine).parameters) == ["size", "settings"]
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -51,6 +51,9 @@ class Agent(Learning):
             add_method(cls.method)
             cls.algo = cls.method.name
             AGENTS[cls.algo] = cls
+        if "__init__" in vars(cls):  # with arguments of its own
+            parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+            cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __init__(
         self,
