@@ -101,6 +101,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "explain": ("a page that plays an episode backward", _command("reports", "explain")),
     "theory": ("the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
     "tune": ("search for better settings, as a preset file", _command("tune", "tune")),
+    "share": ("a trained run as a folder for others, with a model card", _command("share", "share_run")),
     "presets": ("starting values, as files that can be changed and shared", _command("presets", "presets")),
     "list": ("algorithms, environments, presets, items", _command("listing", "listing")),
 }

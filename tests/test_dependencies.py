@@ -32,6 +32,7 @@ LAYERS: list[set[str]] = [
     {"ebu.agent", "ebu.callbacks"},
     {"ebu.algorithms"},
     {"ebu.api"},
+    {"ebu.sharing"},
     {"ebu.experiments"},
     {"ebu.commands"},
     {"ebu.cli"},

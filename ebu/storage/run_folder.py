@@ -34,6 +34,8 @@ from ebu.storage.lock import RunLock
 # What the numbers of every run depend on; what its environment needs besides is the caller's to name.
 SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors")
 
+SHARED_POLICY = "policy.safetensors"  # the name of policy.ebu in a folder of `ebu share`
+
 _PACKAGE = re.compile(r"[A-Za-z0-9._-]{1,80}")
 _VERSION = re.compile(r"[A-Za-z0-9.+!_-]{1,80}")
 
@@ -151,6 +153,9 @@ class RunFolder:
     def policy_file(self, best: bool) -> Path:
         """The last policy, or the one of the best evaluation; one line where there is none."""
         path = self.best if best else self.policy
+        shared = self.path / SHARED_POLICY
+        if not best and not os.path.lexists(path) and _is_there(shared):  # a folder of `ebu share`
+            return shared
         if not _is_there(path):
             why = "it has had no evaluation" if best and self.has_policy() else "the run has not finished"
             raise UserError(f"{self.path} has no {'best ' if best else ''}policy yet (no {path.name}): {why}")
