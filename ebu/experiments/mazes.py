@@ -123,11 +123,13 @@ def length_at(points: Points, step: float) -> float | None:
 
 def steps_to_twice_the_shortest(points: Points) -> float | None:
     """The first step at which half of the latest ten training episodes on record take at most twice the shortest path."""
+    return next((step for step, length in of_the_latest_ten(points) if length <= 2), None)
+
+
+def of_the_latest_ten(points: Points) -> Points:
+    """(step, median of the latest ten lengths): one episode alone says little, as exploration prolongs it by chance."""
     lengths = [value for _, value in points]
-    for i in range(WINDOW, len(lengths) + 1):
-        if np.median(lengths[i - WINDOW : i]) <= 2:
-            return points[i - 1][0]
-    return None
+    return [(points[i - 1][0], float(np.median(lengths[i - WINDOW : i]))) for i in range(WINDOW, len(points) + 1)]
 
 
 def over_mazes(name: str, values: Iterable[float | None]) -> dict[str, Any]:
@@ -149,7 +151,8 @@ def shown(row: dict[str, Any], field: str) -> str:
 def curve_row(kind: MazeKind, method: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Curves of one kind of maze."""
     about = {"part": "curve", "wall_density": kind.density, "slip": kind.slip, "method": method, "mazes": len(runs)}
-    return about | curves_over_mazes(runs)
+    training = over_the_training("training", [training_lengths(run) for run in runs])
+    return about | training | over_the_training("greedy", [greedy_lengths(run) for run in runs])
 
 
 def pooled_rows(
@@ -166,19 +169,17 @@ def pooled_rows(
         chosen = [run for place, run in runs.items() if place in common]
         reached = [steps_to_twice_the_shortest(training_lengths(run)) for run in chosen]
         about = {"part": "pooled", "method": method, "mazes": len(chosen), "steps_to_twice_the_shortest": reached}
-        rows.append(about | curves_over_mazes(chosen))
+        rows.append(about | over_the_training("latest_ten", [of_the_latest_ten(training_lengths(run)) for run in chosen]))
     return rows
 
 
-def curves_over_mazes(runs: Sequence[Run]) -> dict[str, Any]:
-    """Median and mean over mazes along the training, of training episodes and of greedy paths."""
-    row: dict[str, Any] = {}
-    for name, points in (("training", training_lengths), ("greedy", greedy_lengths)):
-        curves = [found for run in runs if (found := points(run))]
-        at, table = side_by_side(curves) if curves else (np.empty(0), np.empty((0, 0)))
-        kept = np.unique(np.linspace(0, len(at) - 1, min(CURVE_POINTS, len(at))).round().astype(int))
-        places = [over_mazes(name, known[np.isfinite(known)]) for known in table.T[kept]] if curves else []
-        row[f"{name}_steps"] = at[kept].astype(int).tolist()
-        for field in (f"{name}_median", f"{name}_median_low", f"{name}_median_high", f"{name}_mean"):
-            row[field] = [place[field] for place in places]
+def over_the_training(name: str, curves: Sequence[Points]) -> dict[str, Any]:
+    """Median and mean over mazes along the training, as fields of a row."""
+    known = [curve for curve in curves if curve]
+    at, table = side_by_side(known) if known else (np.empty(0), np.empty((0, 0)))
+    kept = np.unique(np.linspace(0, len(at) - 1, min(CURVE_POINTS, len(at))).round().astype(int))
+    places = [over_mazes(name, column[np.isfinite(column)]) for column in table.T[kept]] if known else []
+    row: dict[str, Any] = {f"{name}_steps": at[kept].astype(int).tolist()}
+    for field in (f"{name}_median", f"{name}_median_low", f"{name}_median_high", f"{name}_mean"):
+        row[field] = [place[field] for place in places]
     return row

@@ -20,6 +20,7 @@ from ebu.report.scores import count_wins, paper_table_2
 from scripts.results.tree import Row, Tree, several
 
 CERTAIN = 0.05  # a claim over mazes is decided when chance gives as clear a result less often than this
+NEARLY_SHORTEST = 1.2  # a path that counts as the shortest: a digit is misread now and then
 HEADER = ("the paper's claim", "paper", "ours", "holds?", "command")
 
 
@@ -93,15 +94,18 @@ def _against_n_step(rows: Sequence[Row]) -> Iterator[Claim]:
 
 def _everybody_arrives(tree: Tree) -> Iterator[Claim]:
     rows = tree.item_rows("figure2", "pooled")
-    if not rows or not all(row["mazes"] for row in rows) or rows[0]["training_steps"][-1] < table1.SETTINGS["full"]["steps"]:
+    if not rows or not all(row["latest_ten_steps"] for row in rows):
         return
-    last = {row["method"]: row["training_median"][-1] for row in rows}
+    if rows[0]["latest_ten_steps"][-1] < table1.SETTINGS["full"]["steps"]:
+        return
+    last = {row["method"]: row["latest_ten_median"][-1] for row in rows}
+    late = [short(method) for method, value in last.items() if value > NEARLY_SHORTEST]
     words = ", ".join(f"{short(method)} {value:.2f}" for method, value in last.items())
     yield Claim(
-        "By the end of the training all three walk the shortest path (median)",
+        "By the end of the training all three walk the shortest path (median path / shortest)",
         "1",
         f"{words} ({several(rows[0]['mazes'], 'maze')})",
-        "yes" if max(last.values()) < 1.05 else f"only {_listed(m for m, value in last.items() if value < 1.05)}",
+        f"not {' and '.join(late)}" if late else "yes",
         "ebu reproduce figure2 --budget laptop",
     )
 
@@ -153,10 +157,6 @@ def printed(method: str) -> str:
 
 def short(method: str) -> str:
     return {EBU: "EBU", ONE_STEP: "one-step DQN", N_STEP: "n-step DQN"}[method]
-
-
-def _listed(methods: Iterator[str]) -> str:
-    return " and ".join(map(short, methods)) or "none"
 
 
 # ---------------------------------------------------------------------- Atari

@@ -19,7 +19,7 @@ from scripts.results.tree import Tree, preset_of, several
 
 COLOURS = {"ebu": plots.BLUE, "dqn": plots.VERMILION, "adaptive-ebu": plots.GREEN, "n-step": plots.ORANGE, "per": plots.PINK}
 NAMES = {"ebu": "EBU", "dqn": "DQN"}
-MAZE_TITLE, DELAY_TITLE = "Paths in the paper's maze, median", "Rewards only at the end"
+DELAY_TITLE = "Rewards only at the end"
 GAMES_SHOWN = 1
 
 
@@ -33,7 +33,7 @@ def maze_panel(tree: Tree) -> dict[str, Any]:
     rows = tree.item_rows("figure2", "pooled")
     if not is_of_the_paper(tree.item_rows("table1", "cell")) or not all(row["mazes"] for row in rows):
         return {}
-    names = ("mazes", "training_steps", "training_median", "training_median_low", "training_median_high")
+    names = ("mazes", *(f"latest_ten_{name}" for name in ("steps", "median", "median_low", "median_high")))
     return {row["method"]: {name: row[name] for name in names} for row in rows}
 
 
@@ -117,8 +117,8 @@ def draw(tree: Tree) -> None:
 def _draw_mazes(ax: Axes, curves: dict[str, Any]) -> None:
     for method, row in curves.items():
         colour, line = mazes.LOOK[method]
-        x = np.array(row["training_steps"]) / 1000
-        low, median, high = (np.array(row[f"training_median{end}"], dtype=float) for end in ("_low", "", "_high"))
+        x = np.array(row["latest_ten_steps"]) / 1000
+        low, median, high = (np.array(row[f"latest_ten_median{end}"], dtype=float) for end in ("_low", "", "_high"))
         ax.fill_between(x, low, high, color=colour, alpha=0.13, lw=0)
         ax.plot(x, median, line, color=colour, lw=2, label=short(method))
     ax.set_yscale("log")
@@ -129,7 +129,7 @@ def _draw_mazes(ax: Axes, curves: dict[str, Any]) -> None:
     ax.set_xlabel("thousand steps")
     ax.set_ylabel("path / shortest")
     count = min(row["mazes"] for row in curves.values())
-    plots.title(ax, f"{MAZE_TITLE} of {count}")
+    plots.title(ax, f"The paper's maze, median of {count}")
     plots.legend(ax, loc="lower left")
 
 

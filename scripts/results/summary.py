@@ -26,13 +26,13 @@ def _mazes(tree: Tree) -> Iterator[str]:
     if not is_of_the_paper(tree.item_rows("table1", "cell")) or not pooled or not all(row["mazes"] for row in pooled.values()):
         return
     count = pooled[EBU]["mazes"]
-    half = {method: _median_at(row, 100_000) for method, row in pooled.items()}
+    half = {method: float(np.median([row["training"] for row in rows if row["method"] == method])) for method in pooled}
     comparisons = []
     for rival in (ONE_STEP, N_STEP):
         pairs = paired(rows, EBU, rival)
         better, decided = ahead(pairs)
-        certain = "" if decided else ", which so few mazes do not decide"
-        comparisons.append(f"shorter than {short(rival)}'s in {better} of {len(pairs)}{certain}")
+        certain = "a clear difference" if decided else "too few to tell"
+        comparisons.append(f"shorter than {short(rival)}'s in {better} of {several(len(pairs), 'maze')} ({certain})")
     yield (
         f"**The paper's maze** ({several(count, 'maze')} of four wall densities, digits redrawn at every step, reward only at "
         f"the goal). Half way through the training the median path is {half[EBU]:.1f} times the shortest with EBU, "
@@ -40,11 +40,6 @@ def _mazes(tree: Tree) -> Iterator[str]:
         f"{' and '.join(comparisons)}. {_factor(pooled)} The reason is the paper's: the target network is copied every 2,000 "
         "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
     )
-
-
-def _median_at(row: Row, step: int) -> float:
-    place = int(np.searchsorted(row["training_steps"], step, side="right")) - 1
-    return float(row["training_median"][place])
 
 
 def _factor(pooled: dict[str, Row]) -> str:

@@ -31,13 +31,14 @@ def test_mazes_of_all_densities_are_pooled_where_every_method_is_finished(tmp_pa
     methods, cells = (EBU, ONE_STEP, N_STEP), {}
     for kind, finished in ((MazeKind(0.2), methods), (MazeKind(0.5), (EBU, ONE_STEP)), (MazeKind(0.5, slip=0.1), methods)):
         for one in trials_in(kind, finished, 2, 0, preset="quick", steps=10_000):
-            run = read_run(write_trial(tmp_path / one.id, one))
+            run = read_run(write_trial(tmp_path / one.id, one, points=12))
             cells.setdefault((kind, one.label), []).append((one, run))
     rows = pooled_rows(cells, methods)
     assert [row["method"] for row in rows] == list(methods)
     assert [row["mazes"] for row in rows] == [2, 2, 2]  # not the slippery ones, not those without n-step DQN
-    alone = mazes.curves_over_mazes([run for _, run in cells[MazeKind(0.2), EBU]])
-    assert alone["training_steps"] and alone.items() <= rows[0].items()
+    curves = [mazes.of_the_latest_ten(mazes.training_lengths(run)) for _, run in cells[MazeKind(0.2), EBU]]
+    alone = mazes.over_the_training("latest_ten", curves)
+    assert alone["latest_ten_steps"] and alone.items() <= rows[0].items()
 
 
 @pytest.mark.parametrize(
