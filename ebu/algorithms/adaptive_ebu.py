@@ -30,10 +30,10 @@ class AdaptiveEBU(Agent):
     """EBU with one learner for each of ``betas``; every ``sync_interval`` steps the best is copied to all."""
 
     method = Method(
-        name="adaptive-ebu",
-        title="EBU with K learners; the best diffusion factor is copied to all",
-        sampler=sampler,
-        rule=rule,
+        "adaptive-ebu",
+        "EBU with K learners; the best diffusion factor is copied to all",
+        sampler,
+        rule,
         settings=("betas",),
         search=search,
         learners=lambda config: len(config.target.betas),

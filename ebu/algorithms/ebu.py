@@ -57,6 +57,4 @@ def search(config: Config) -> SearchSpace:
 class EBU(Agent):
     """Episodic Backward Update with diffusion factor ``beta`` (Lee, Choi and Chung, 2019)."""
 
-    method = Method(
-        name="ebu", title="Episodic Backward Update", sampler=sampler, rule=rule, search=search, settings=("beta",), cost=0.9
-    )
+    method = Method("ebu", "Episodic Backward Update", sampler, rule, search=search, settings=("beta",), cost=0.9)

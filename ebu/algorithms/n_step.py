@@ -39,6 +39,4 @@ def search(config: Config) -> SearchSpace:
 class NStepDQN(Agent):
     """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
 
-    method = Method(
-        name="n-step", title="DQN with n-step returns", sampler=sampler, rule=rule, search=search, settings=("n_steps",)
-    )
+    method = Method("n-step", "DQN with n-step returns", sampler, rule, search=search, settings=("n_steps",))

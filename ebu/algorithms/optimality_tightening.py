@@ -64,10 +64,10 @@ class OptimalityTightening(Agent):
     """DQN with bounds from neighbouring steps (He et al., 2017)."""
 
     method = Method(
-        name="optimality-tightening",
-        title="Optimality Tightening",
-        sampler=sampler,
-        rule=rule,
+        "optimality-tightening",
+        "Optimality Tightening",
+        sampler,
+        rule,
         settings=("tightening_weight",),
         correction=correction,
         search=search,

@@ -36,10 +36,10 @@ class PengQ(Agent):
     """Peng's Q(λ) on whole episodes (Peng and Williams, 1996)."""
 
     method = Method(
-        name="peng",
-        title="Peng's Q(λ)",
-        sampler=sampler,
-        rule=rule,
+        "peng",
+        "Peng's Q(λ)",
+        sampler,
+        rule,
         settings=("trace_lambda",),
         defaults={"trace_lambda": 0.7},
         search=search,

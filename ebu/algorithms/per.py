@@ -34,10 +34,10 @@ class PrioritizedDQN(Agent):
     """DQN with rank-based prioritised replay (Schaul et al., 2016)."""
 
     method = Method(
-        name="per",
-        title="DQN with rank-based prioritised replay",
-        sampler=sampler,
-        rule=rule,
+        "per",
+        "DQN with rank-based prioritised replay",
+        sampler,
+        rule,
         settings=("priority_alpha",),
         overrides=scaled_learning_rate,
         search=search,

@@ -34,6 +34,4 @@ def rule(config: Config) -> Rule:
 class WatkinsQ(Agent):
     """Watkins' Q(λ) on whole episodes (Watkins, 1989)."""
 
-    method = Method(
-        name="watkins", title="Watkins' Q(λ)", sampler=sampler, rule=rule, search=search, settings=("trace_lambda",), cost=0.9
-    )
+    method = Method("watkins", "Watkins' Q(λ)", sampler, rule, search=search, settings=("trace_lambda",), cost=0.9)
