@@ -70,6 +70,7 @@ def run(setting: Setting, seed: int, arguments: list[str]) -> tuple[int, float]:
         "ATEN_CPU_CAPABILITY": setting.instructions,
         "ONEDNN_MAX_CPU_ISA": setting.isa,
         "OMP_NUM_THREADS": str(setting.threads),
+        "OMP_WAIT_POLICY": "passive",  # more threads than cores would spend their time waiting for each other
         "SHUFFLE": str(seed),
     }
     with ExitStack() as stack:

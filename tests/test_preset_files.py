@@ -77,6 +77,7 @@ def odd_values():
         "env": "Acrobot-v1",
         "algo": "dqn",
         "preset": "quick",
+        "vectorization": "async",
     }
     for name, value in flat(Config()).items():
         if name not in other:
