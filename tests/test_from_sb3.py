@@ -15,6 +15,7 @@ from ebu.callbacks import Checkpoint, KeepBest, StopOnReward
 
 sb3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common import callbacks as sb3_callbacks  # noqa: E402
+from stable_baselines3.common.env_util import make_vec_env  # noqa: E402
 from stable_baselines3.common.evaluation import evaluate_policy  # noqa: E402
 
 PAGE = Path(__file__).parent.parent / "docs" / "from-stable-baselines3.md"
@@ -41,7 +42,7 @@ def test_every_call_runs_on_its_side(tmp_path, monkeypatch):
     observation, _ = env.reset(seed=0)
     names = {"env": env, "observation": observation, "observations": np.stack([observation] * 3), "ebu": ebu}
     names |= {name: getattr(sb3_callbacks, name) for name in dir(sb3_callbacks) if name[0].isupper()}
-    names |= {"DQN": sb3.DQN, "evaluate_policy": evaluate_policy}
+    names |= {"DQN": sb3.DQN, "evaluate_policy": evaluate_policy, "make_vec_env": make_vec_env}
     names |= {cls.__name__: cls for cls in (Checkpoint, KeepBest, StopOnReward)}
     for theirs, ours in rows("Calls"):
         for code in (theirs, ours):

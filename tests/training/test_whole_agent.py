@@ -31,6 +31,7 @@ def whole(tmp_path_factory):
     [
         lambda: ebu.EBU("CartPole-v1", **SMALL),
         lambda: ebu.PrioritizedDQN("CartPole-v1", **SMALL),
+        lambda: ebu.DQN("CartPole-v1", n_envs=3, **SMALL),
         lambda: ebu.AdaptiveEBU("CartPole-v1", betas=(0.0, 1.0), sync_interval=40, **SMALL),
     ],
 )
