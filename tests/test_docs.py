@@ -79,14 +79,6 @@ def is_there(name):
     return source.is_file() and re.search(rf"\b{attribute}\b", text(source)) is not None
 
 
-@pytest.mark.parametrize("page", ["own-network"])
-def test_the_python_of_the_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = {"__name__": "page"}
-    for block in re.findall(r"```python\n(.*?)```", text(ROOT / "docs" / f"{page}.md"), re.DOTALL):
-        exec(block, names)
-
-
 def test_the_tests_of_the_security_promises_exist():
     promised = set(re.findall(r"`(test_\w+)`", text(ROOT / "docs" / "security.md")))
     defined = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", text(path))}
