@@ -108,6 +108,8 @@ def sensible(name, env):
         return st.lists(st.floats(0, 1), min_size=1, max_size=4).map(tuple)
     if name == "device":
         return st.sampled_from(["cpu", "auto"])
+    if name == "network":
+        return st.sampled_from(["auto", "mlp", "nature"])
     if name == "threads":  # a thousand that spin would keep everything else on the machine waiting
         return st.integers(0, 3)
     if get_origin(hint) is Literal:
