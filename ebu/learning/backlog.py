@@ -17,6 +17,7 @@ import torch
 import zstandard
 from torch import Tensor
 
+from ebu.learning.placed_states import PlacedStates
 from ebu.types import Array, Batch, Span, Targets
 
 
@@ -24,6 +25,7 @@ from ebu.types import Array, Batch, Span, Targets
 class _Pending:
     span: Span
     targets: Targets
+    states: PlacedStates
     used: int = 0  # how many of the span's trained steps have been handed out
 
     def __len__(self) -> int:
@@ -38,8 +40,9 @@ class Backlog:
     def __len__(self) -> int:
         return sum(map(len, self._queue))
 
-    def push(self, span: Span, targets: Targets) -> None:
-        self._queue.append(_Pending(span, targets))
+    def push(self, span: Span, targets: Targets, states: PlacedStates | None = None) -> None:
+        """``states`` of whoever computed the targets, whose frames may be on the device already."""
+        self._queue.append(_Pending(span, targets, states or PlacedStates(span, self._device)))
 
     def pop(self, count: int) -> Batch:
         """The next ``count`` steps, in the order their spans hand them out."""
@@ -73,12 +76,13 @@ class Backlog:
             ]
             return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
 
+        states = [pending.states(pending.span.rows[positions]) for pending, positions in parts]
         names = parts[0][0].targets.columns
         weights = None
         if parts[0][0].span.weights is not None:
             weights = torch.from_numpy(rows(lambda span, i: span.weights[i])).to(self._device)
         return Batch(
-            states=torch.from_numpy(rows(lambda span, i: span.states(span.rows[i]))).to(self._device),
+            states=states[0] if len(states) == 1 else torch.cat(states),
             actions=torch.from_numpy(rows(lambda span, i: span.actions[i])).to(self._device),
             targets=columns(lambda targets: targets.values),
             steps=rows(lambda span, i: span.steps[i]),
@@ -107,10 +111,12 @@ def _restored(saved: dict[str, Any], device: torch.device, learners: int, action
         raise ValueError("the declared size of a pending span's frames does not match their shape")
     columns = {name: tensor.to(device) for name, tensor in saved["targets"].items() if tensor is not None}
     targets = Targets(columns.pop("values"), columns)
-    pending = _Pending(Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"]), targets, int(saved["used"]))
+    without_frames = Span(frames=np.empty((0, *shape[1:]), dtype), **saved["span"])
+    pending = _Pending(without_frames, targets, PlacedStates(without_frames, device), int(saved["used"]))
     _require_sense(pending, shape[0], learners, actions)  # before memory is allocated for the frames
     frames = np.frombuffer(zstandard.ZstdDecompressor().decompress(saved["frames"]), dtype).reshape(shape)
-    return replace(pending, span=replace(pending.span, frames=frames))
+    span = replace(pending.span, frames=frames)
+    return replace(pending, span=span, states=PlacedStates(span, device))
 
 
 def _require_sense(pending: _Pending, frames: int, learners: int, actions: int) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ebu.errors import Interrupted
 from ebu.learning.learner import Learner, Networks
+from ebu.learning.placed_states import PlacedStates
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
@@ -35,6 +36,7 @@ class SpanValues:
         self.epsilon = epsilon  # of the current behaviour
         self._learner = learner
         self._device = learner.online.device
+        self.states = PlacedStates(span, self._device)
         self.rewards = self.tensor(span.rewards)
         self.discounts = self.tensor(span.discounts)
         self.actions = self.tensor(span.actions)
@@ -73,7 +75,7 @@ class SpanValues:
             if self._should_stop():
                 raise Interrupted
             with torch.no_grad():
-                values = network.values(self.tensor(self.span.states(self._padded(part))))
+                values = network.values(self.states(self._padded(part)))
                 parts.append(values[:, : len(part)])
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 

@@ -228,7 +228,7 @@ class TrainingLoop:
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling, progress)
                 reached("targets")
                 values = SpanValues(span, self.learner, epsilon, self.should_stop)
-                self.backlog.push(span, self.rule(values))
+                self.backlog.push(span, self.rule(values), values.states)
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, passed, planned))
         update = self.learner.update(batch)
