@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 STEPS_AND_OUTPUT = {
     "cartpole": (600, "the same after loading"),
     "compare_methods": (100, "NStepDQN"),
+    "demonstrations": (300, "DQN with 0 demonstrations"),
     "own_environment": (400, "steps to the end"),
     "own_method": (600, "mean return"),
     "run_and_resume": (800, "finished at step 800"),
