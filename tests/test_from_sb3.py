@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ebu
+from ebu.agent.sb3_names import ELSEWHERE
 from ebu.callbacks import Checkpoint, KeepBest, StopOnReward
 
 sb3 = pytest.importorskip("stable_baselines3")
@@ -79,3 +80,7 @@ def test_a_keyword_without_a_counterpart_is_refused_with_a_way_out():
             with pytest.raises(ebu.UserError, match=next(iter(keywords(theirs)))) as error:
                 ebu.DQN("CartPole-v1", **keywords(theirs))
             assert "docs/from-stable-baselines3.md" in str(error.value)
+
+
+def test_no_setting_of_ours_is_refused_as_theirs():
+    assert not set(ELSEWHERE) & set(field_names())

@@ -16,7 +16,6 @@ ELSEWHERE = {
     "replay_buffer_class": "what is replayed belongs to the method: ebu.PrioritizedDQN, ebu.EBU, …",
     "replay_buffer_kwargs": "buffer_size= and compress= describe the memory",
     "optimize_memory_usage": "each frame is stored once anyway, and compressed",
-    "max_grad_norm": "gradients are not clipped; the Huber loss bounds errors",
     "stats_window_size": "means are over the latest 100 episodes",
     "monitor_wrapper": "scores are counted without a Monitor",
     "action_noise": "actions are discrete; exploration_*= describe ε",
