@@ -13,6 +13,7 @@ import pytest
 import ebu
 from ebu.agent.sb3_names import ELSEWHERE
 from ebu.callbacks import Checkpoint, KeepBest, StopOnReward
+from ebu.config import field_names
 
 sb3 = pytest.importorskip("stable_baselines3")
 from stable_baselines3.common import callbacks as sb3_callbacks  # noqa: E402
