@@ -14,6 +14,7 @@ pygame = pytest.importorskip("pygame")
 @pytest.fixture(autouse=True)
 def no_screen(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame.display.quit()  # an environment of an earlier test may have opened it, with another driver
     yield
     pygame.display.quit()
 
