@@ -131,7 +131,7 @@ class VectorEnvironments:
             raise
         except Exception as error:  # of any kind: others wrote the environments
             reason = " ".join(str(error).split()) or type(error).__name__
-            if isinstance(error, RuntimeError) and "space" in reason:
+            if isinstance(error, RuntimeError | AssertionError) and "space" in reason:
                 raise UserError(DIFFERENT) from error
             raise UserError(f"{self.count} environments of {self._name} could not be made: {reason}") from error
         if not alike:
