@@ -26,7 +26,7 @@ def _mazes(tree: Tree) -> Iterator[str]:
     if not is_of_the_paper(tree.item_rows("table1", "cell")) or not pooled or not all(row["mazes"] for row in pooled.values()):
         return
     count = pooled[EBU]["mazes"]
-    half = {method: float(np.median([row["training"] for row in rows if row["method"] == method])) for method in pooled}
+    half = _half_way(rows, list(pooled))
     comparisons = []
     for rival in (ONE_STEP, N_STEP):
         pairs = paired(rows, EBU, rival)
@@ -40,6 +40,16 @@ def _mazes(tree: Tree) -> Iterator[str]:
         f"{' and '.join(comparisons)}. {_factor(pooled)} The reason is the paper's: the target network is copied every 2,000 "
         "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
     )
+
+
+def _half_way(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, float]:
+    """Method → its median over the mazes that all of these methods have finished."""
+    lengths = {
+        method: {(row["wall_density"], row["maze"]): row["training"] for row in rows if row["method"] == method}
+        for method in methods
+    }
+    common = set.intersection(*map(set, lengths.values()))
+    return {method: float(np.median([found[place] for place in common])) for method, found in lengths.items()}
 
 
 def _factor(pooled: dict[str, Row]) -> str:
