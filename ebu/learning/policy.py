@@ -60,7 +60,9 @@ class Policy:
 
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
         """An action and the probability μ with which it was chosen (1 where it is not needed)."""
-        return act_together([self], [state], [epsilon], rng)[0]
+        explored = self.explore(epsilon, rng)
+        greedy = self.greedy([state])[0] if self.needs_values(explored) else None
+        return self.chosen(explored, greedy, epsilon)
 
     def explore(self, epsilon: float, rng: np.random.Generator) -> int | None:
         """A random action with probability ε."""
@@ -87,8 +89,8 @@ class Policy:
     def act_and_value(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
         """An action and its value Q(s, a)."""
         values = self.values(state)
-        explore = epsilon > 0.0 and rng.random() < epsilon
-        action = int(rng.integers(self._actions)) if explore else int(values.argmax())
+        explored = self.explore(epsilon, rng)
+        action = int(values.argmax()) if explored is None else explored
         return action, float(values[action])
 
 
@@ -96,6 +98,8 @@ def act_together(
     policies: Sequence[Policy], states: Sequence[Array], epsilons: Sequence[float], rng: np.random.Generator
 ) -> list[tuple[int, float]]:
     """For each state its policy's action and the probability of that; one forward pass for all states of a policy."""
+    if len(policies) == 1:  # the common case, on the path of every step
+        return [policies[0].act(states[0], epsilons[0], rng)]
     explored = [policy.explore(epsilon, rng) for policy, epsilon in zip(policies, epsilons)]
     places: dict[Policy, list[int]] = {}
     for place, policy in enumerate(policies):

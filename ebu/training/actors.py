@@ -28,12 +28,12 @@ class Actors:
     def play(self, policies: Sequence[Policy], epsilon: float, streams: Streams, when: str) -> list[Step]:
         """One step in every environment, each with its policy; a new episode begins where none is open."""
         self._begin(streams, when)
-        opening = self._random_first_actions
-        epsilons = [1.0 if len(episode.actions) < opening else epsilon for episode in self._episodes()]
+        opening, episodes = self._random_first_actions, self._episodes()
+        epsilons = [1.0 if len(episode.actions) < opening else epsilon for episode in episodes]
         states = [state for state in self._states if state is not None]
         chosen = act_together(policies, states, epsilons, streams.exploration)
         results = self.environments.step([action for action, _ in chosen], when)
-        for actor, (episode, result, (action, probability)) in enumerate(zip(self._episodes(), results, chosen)):
+        for actor, (episode, result, (action, probability)) in enumerate(zip(episodes, results, chosen)):
             episode.append(action, probability, result.frame, result.reward, result.learned_reward)
             self._states[actor] = self._frames[actor].push(result.frame)
         return results
