@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ebu.envs.atari_games import paper_scores
 from ebu.experiments import atari
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
@@ -111,9 +112,10 @@ def _atari(tree: Tree) -> Iterator[str]:
                 f"{atari.frames(ours.steps)} frames ({several(len(ours.runs['Breakout']), 'seed')})"
             )
     if words:
+        paper = " against ".join(f"{paper_scores(column)['Breakout']:.1f}" for column in ("ebu_0.5_10M", "dqn_10M"))
         yield (
             f"**Atari**: no evidence for the claim yet. EBU against DQN in Breakout, best test: {'; '.join(words)}. The paper "
-            "has 174.8 against 28.4 after 10M frames; runs of that length are not done."
+            f"has {paper} after 10M frames; runs of that length are not done."
         )
 
 
