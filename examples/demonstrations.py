@@ -1,62 +1,48 @@
-"""Five demonstrations against none, on an 8 × 8 frozen lake with one reward at its far corner.
+"""Five demonstrations against none, in a maze with 50 % walls whose one reward stands at the goal.
 
-python demonstrations.py
+python demonstrations.py [STEPS] [SEED]
 """
 
 import sys
-from collections import deque
 
 import numpy as np
 
 import ebu
+from ebu.envs.maze_layout import MOVES
 
-LAKE = {"map_name": "8x8", "is_slippery": False}
-
-
-def distances(moves):
-    """Steps to the goal from every state, by breadth-first search backward; ``moves`` is Gymnasium's table."""
-    before = {}
-    for state, actions in moves.items():
-        for ((_, beyond, reward, terminated),) in actions.values():
-            if reward or not terminated:  # not into a hole
-                before.setdefault(beyond, set()).add(state)
-    goal = max(moves)
-    found, queue = {goal: 0}, deque([goal])
-    while queue:
-        here = queue.popleft()
-        for state in before.get(here, set()) - found.keys():
-            found[state] = found[here] + 1
-            queue.append(state)
-    return found
+ERRORS = 0.1  # share of a demonstration's moves that are made at random
 
 
 def demonstrations(env, count, rng):
-    """Transitions as Gymnasium gives them: each episode takes one of the shortest ways."""
-    moves = env.unwrapped.P
-    distance = distances(moves)
+    """Transitions as Gymnasium gives them, from the start to the goal, most moves along the shortest way."""
+    maze = env.unwrapped.maze
     for _ in range(count):
-        observation, _ = env.reset(seed=int(rng.integers(2**31)))
+        observation, info = env.reset(seed=int(rng.integers(2**31)))
         over = False
         while not over:
-            after = {action: distance.get(outcome[0][1], np.inf) for action, outcome in moves[observation].items()}
-            action = int(rng.choice([action for action, steps in after.items() if steps == min(after.values())]))
-            following, reward, terminated, truncated, _ = env.step(action)
+            action = int(rng.integers(len(MOVES))) if rng.random() < ERRORS else towards_goal(maze, *info["position"])
+            following, reward, terminated, truncated, info = env.step(action)
             yield observation, action, reward, terminated, truncated, following
             observation, over = following, terminated or truncated
 
 
+def towards_goal(maze, row, column):
+    neighbours = [(row + down, column + right) for down, right in MOVES]
+    return int(np.argmin([maze.distances[cell] if maze.free(cell) else np.inf for cell in neighbours]))
+
+
 def main(steps, seed):
+    maze = {"wall_density": 0.5, "maze_seed": seed}
     for method in (ebu.EBU, ebu.DQN):
         for count in (5, 0):
-            agent = method("FrozenLake-v1", env_args=LAKE, seed=seed, eval_every=250, eval_episodes=1)
+            agent = method("maze", env_args=maze, learning_starts=500, eval_every=500, seed=seed)
             if count:
                 agent.remember(demonstrations(agent.make_env(), count, np.random.default_rng(seed)))
             scores = []
             agent.learn(steps, callback=lambda event, scores=scores: record(event, scores))
             arrived = [step for step, score in scores if score > 0]
             first = f"first at step {arrived[0]:,}" if arrived else "never"
-            share = len(arrived) / max(len(scores), 1)
-            words = f"the goal was reached in {share:.0%} of {len(scores)} evaluations, {first}"
+            words = f"the goal was reached in {len(arrived)} of {len(scores)} evaluations, {first}"
             print(f"{method.__name__} with {count} demonstrations, seed {seed}: {words}", flush=True)
 
 
