@@ -143,13 +143,13 @@ def _draw(out: Path, rows: Sequence[dict[str, Any]], steps: int) -> None:
     kinds = list(dict.fromkeys(MazeKind(row["wall_density"], row["slip"]) for row in curves))
     columns = min(3, len(kinds))
     figure, axes = plots.canvas(
-        columns, rows=-(-len(kinds) // columns), width=4.4 * columns, height=3.6 * -(-len(kinds) // columns)
+        columns, rows=-(-len(kinds) // columns), width=4.4 * columns, height=4.1 * -(-len(kinds) // columns)
     )
     for ax, kind in zip(axes, kinds):
         mine = [row for row in curves if MazeKind(row["wall_density"], row["slip"]) == kind]
         _panel(ax, mine, steps)
         plots.title(ax, kind.title)
-        plots.legend(ax, loc="upper right")
+        plots.legend(ax, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, columnspacing=1.2)  # lines fill the panel
     for ax in axes[len(kinds) :]:
         ax.set_axis_off()
     plots.save(figure, out, ITEM.name)
