@@ -66,8 +66,7 @@ class ProcessGroup:
                 self.tell(["stop"])
         # Before PyTorch 2.8, a group that is destroyed holds the interpreter's lock while it waits for its threads, and these
         # may need it to let go of a tensor. A backend releases the lock first: kept until the group is gone, it is what waits.
-        world = dist.group.WORLD
-        backend = None if world is None else world._get_backend(torch.device("cpu"))
+        backend = _backend()
         dist.destroy_process_group()
         del backend
 
@@ -158,6 +157,12 @@ def gpu_of_rank(wanted: torch.device, local_rank: int, local_size: int, gpus: in
     if local_size > gpus:
         raise UserError(f"{local_size} ranks on a machine with {gpus} GPU(s); use --nproc-per-node {gpus}, or --device cpu")
     return torch.device("cuda", local_rank)
+
+
+def _backend() -> object:
+    """What the group calls for tensors on the CPU. A function of its own: the caller keeps no reference to the group."""
+    world = dist.group.WORLD
+    return None if world is None else world._get_backend(torch.device("cpu"))
 
 
 def _description(tensor: Tensor) -> dict[str, Any]:
