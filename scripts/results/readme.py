@@ -27,7 +27,7 @@ def rendered(tree: Tree) -> str:
 def block(tree: Tree) -> str:
     words = (
         "Written by `make results` from the rows in `results/`; all of it, with seeds and intervals, is in "
-        " [docs/results.md](docs/results.md)."
+        "[docs/results.md](docs/results.md)."
     )
     return "\n\n".join([
         "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
