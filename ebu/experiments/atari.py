@@ -260,12 +260,12 @@ def draw_nature(ax: Axes, name: str, small: bool = False) -> None:
         ax.text(0.99, height, far, transform=ax.transAxes, ha="right", va=side, fontsize=size, color=plots.GREY)
 
 
-def draw_beta(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    """The mean β that adaptive EBU chose at each synchronisation."""
+def draw_beta(ax: Axes, rows: Sequence[dict[str, Any]], scale: tuple[float, str] | None = None) -> None:
+    """The mean β that adaptive EBU chose at each synchronisation; ``scale`` (frames without one) turns steps into the axis."""
     mine = [row for row in rows if row.get("beta_steps")]
     for row in mine:
         last = max(*row["beta_steps"], *row.get("score_steps", [0]))
-        factor, name = unit(last)
+        factor, name = unit(last) if scale is None else scale
         x, y = np.array(row["beta_steps"]) * factor, np.array(row["beta_mean"], dtype=float)
         sd = np.array(row["beta_sd"], dtype=float)
         ax.fill_between(x, np.clip(y - sd, 0, 1), np.clip(y + sd, 0, 1), color=plots.BLUE, alpha=0.15, lw=0, step="post")

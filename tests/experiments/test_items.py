@@ -33,7 +33,7 @@ from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
 
-SUITES = ("minatar", "minigrid", "delay")
+SUITES = ("minatar", "minigrid", "delay", "overestimation")
 
 pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
 

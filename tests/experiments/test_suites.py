@@ -142,3 +142,20 @@ def test_public_numbers_stand_beside_our_dqn_of_the_same_length_only(tmp_path):
     laptop, quick = ((tmp_path / budget / "table.md").read_text(encoding="utf-8") for budget in ("laptop", "quick"))
     assert "MinAtar's own DQN, training episodes" in laptop and "MinAtar's own DQN, training" not in quick
     assert "| 4.30 |" in laptop and "| 14.40 |" in laptop
+
+
+def test_overestimation_is_q_above_the_return_that_followed_in_the_runs_of_minatar(tmp_path):
+    item = find_item("overestimation")
+    shared = {one.id for one in find_item("minatar").trials("laptop")}
+    trials = [one for one in item.trials("laptop") if one.seed == 0 and "Breakout" in one.env]
+    assert {one.id for one in item.trials("laptop")} <= shared and len(trials) == 4
+    folders = [write_trial(tmp_path / "trials" / one.id, one) for one in trials]
+    rows = item.analyse("laptop", trials, folders, tmp_path)
+    text = (tmp_path / "table.md").read_text(encoding="utf-8")
+    for run in part(rows, "run"):  # write_trial gives a Q of 1/20 of the score and a return of 1/25
+        assert run["q"] / run["return"] == pytest.approx(1.25)
+        assert (run["beta"] is None) == (run["method"] != ADAPTIVE)
+        assert f"| Breakout | {run['method']} | 1 | {run['q']:.2f} | {run['return']:.2f} |" in text
+    assert "| Asterix | DQN | 0 | – | – | – | – | – |" in text
+    (curve,) = part(rows, "curve", method=ADAPTIVE)
+    assert len(curve["beta_mean"]) == len(curve["q_mean"]) == 8
