@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ebu.algorithms.adaptive_ebu import AdaptiveEBU
     from ebu.algorithms.dqn import DQN
     from ebu.algorithms.ebu import EBU
+    from ebu.algorithms.ensemble_q import EnsembleQ
     from ebu.algorithms.n_step import NStepDQN
     from ebu.algorithms.optimality_tightening import OptimalityTightening
     from ebu.algorithms.peng import PengQ
@@ -38,6 +39,7 @@ __all__ = [
     "EBU",
     "AdaptiveEBU",
     "Agent",
+    "EnsembleQ",
     "Method",
     "NStepDQN",
     "OptimalityTightening",

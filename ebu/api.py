@@ -121,10 +121,11 @@ def rescue(
 
 
 def _policy_in(state: dict[str, Any], config: Config, env: AnyEnvironment | None) -> SavedPolicy:
-    """The policy in the saved state of a loop: that of the leading learner."""
+    """The policy in the saved state of a loop: that of the leading learner, or of an ensemble."""
     import torch
 
     from ebu.learning.rotation import Rotation
+    from ebu.networks.ensemble import stacked
     from ebu.networks.fastest import fastest_ensemble
     from ebu.networks.modules import build_network
     from ebu.networks.policy_file import SavedPolicy
@@ -142,7 +143,8 @@ def _policy_in(state: dict[str, Any], config: Config, env: AnyEnvironment | None
     require_like(state["rotation"], rotation.state_dict(), "rotation")
     network.load_state_dict(state["learner"]["online"])
     rotation.load_state_dict(state["rotation"])
-    tensors = network.named_tensors(rotation.leader())
+    of_all = agent.method.ensemble
+    tensors = stacked([network.named_tensors(k) for k in (range(agent.learners) if of_all else [rotation.leader()])])
     return SavedPolicy(config, interface.spec, interface.actions, interface.stack, tensors)
 
 

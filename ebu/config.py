@@ -75,6 +75,20 @@ class TargetConfig:
     """Adaptive EBU: steps between copies of the best learner to all."""
     sync_score: Literal["sum", "mean"] = "sum"
     """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    trace_lambdas: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8)
+    """Ensemble Q(λ): λ of each of its learners, once the horizon has settled."""
+    bootstrap: Literal["ensemble", "own"] = "ensemble"
+    """Ensemble Q(λ): learners bootstrap from the maximum of their mean values, or each from its own."""
+    acting: Literal["turns", "mean"] = "turns"
+    """Ensemble Q(λ): in training one learner acts in each episode, or all by their mean values."""
+    horizon_updates: int = 10_000
+    """Ensemble Q(λ): updates over which λ and γ go from their first to their last values; 0 begins with the last."""
+    initial_lambda: float = 0.95
+    """Ensemble Q(λ): λ of all learners at the first update."""
+    initial_horizon: float = 1 / 3
+    """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
+    gate: float = 0.0
+    """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
     double_q: bool = False
     """The online network chooses the action inside the maximum, the target network values it."""
     tightening_weight: float = 0.2
@@ -320,19 +334,21 @@ def check(config: Config) -> None:
     for name in ("algo", "preset", "env", "device", "network"):
         if not isinstance(values[name], str):
             raise UserError(f"{name} must be a name, got {_shown(values[name])}")
-    for name in ("hidden_sizes", "betas", "env_args", "env_wrappers"):
+    for name in ("hidden_sizes", "betas", "trace_lambdas", "env_args", "env_wrappers"):
         if not isinstance(values[name], tuple):
             raise UserError(f"{name} must be a tuple, got {_shown(values[name])}")
     if values["network"] not in NETWORKS and not _names_a_factory(values["network"]):
         own = "your own as module:factory"
         raise UserError(f"network must be one of {', '.join(NETWORKS)}, or {own}, got {_shown(values['network'])}")
-    sizes, betas, pairs = values["hidden_sizes"], values["betas"], values["env_args"]
+    sizes, pairs = values["hidden_sizes"], values["env_args"]
     if not 1 <= len(sizes) <= MAX_LAYERS or not all(_is_number(n, whole=True) and 1 <= n <= MAX_WIDTH for n in sizes):
         limits = f"(up to {MAX_LAYERS}, of up to {MAX_WIDTH:,})"
         raise UserError(f"hidden_sizes must be one or more whole numbers of at least 1 {limits}, got {_shown(sizes)}")
-    if not 1 <= len(betas) <= MAX_LEARNERS or not all(_is_number(b) and 0 <= b <= 1 for b in betas):
-        limit = f"(up to {MAX_LEARNERS:,})"
-        raise UserError(f"betas must be one or more numbers between 0 and 1 {limit}, got {_shown(betas)}")
+    for name in ("betas", "trace_lambdas"):
+        shares = values[name]
+        if not 1 <= len(shares) <= MAX_LEARNERS or not all(_is_number(share) and 0 <= share <= 1 for share in shares):
+            limit = f"(up to {MAX_LEARNERS:,})"
+            raise UserError(f"{name} must be one or more numbers between 0 and 1 {limit}, got {_shown(shares)}")
     if not all(isinstance(pair, str) for pair in pairs):
         raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
     if not all(isinstance(text, str) for text in values["env_wrappers"]):
@@ -393,6 +409,10 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "target_update_interval": _COUNT,
     "tau": (1e-9, 1.0, "greater than 0 and at most 1"),
     "trace_lambda": _SHARE,
+    "horizon_updates": _COUNT_OR_ZERO,
+    "initial_lambda": _SHARE,
+    "initial_horizon": (1e-9, 1.0, "greater than 0 and at most 1"),
+    "gate": (0.0, _LARGE, "at least 0"),
     "sync_interval": _COUNT,
     "tightening_weight": _SHARE,
     "tightening_neighbours": (1, 1_000, "a whole number of at least 1"),

@@ -47,6 +47,8 @@ class Method:
     """Makes the target rule: from a span with its network values to targets [K, N]."""
     learners: Callable[[Config], int] = _one_learner
     """How many networks are trained side by side."""
+    ensemble: bool = False
+    """The learners are one agent: its policy is greedy in their mean values, and none is copied to the others."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings that start from another value than the environment's preset."""
     overrides: Callable[[Config], dict[str, Any]] = _no_overrides

@@ -15,7 +15,7 @@ from ebu.config import Config, check, environment_arguments, flat, override
 from ebu.envs.make import EnvironmentSource
 from ebu.envs.objects import copy_spec, describe_object, name_of
 from ebu.errors import UserError
-from ebu.learning.policy import Policy
+from ebu.learning.policy import Policy, mean_of
 from ebu.registry import Method
 from ebu.training.environment import Environment, Interface
 from ebu.training.logger import Logger
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ebu.training.environments import Environments
     from ebu.training.loop import TrainingLoop
 
-SYMBOLS = {"beta": "β", "betas": "β", "n_steps": "n", "trace_lambda": "λ", "priority_alpha": "α"}
+SYMBOLS = {"beta": "β", "betas": "β", "n_steps": "n", "trace_lambda": "λ", "trace_lambdas": "λ", "priority_alpha": "α"}
 
 Factory = Callable[[], gymnasium.Env[Any, Any]]
 GivenEnv = gymnasium.Env[Any, Any] | Sequence[Factory]
@@ -134,6 +134,7 @@ class BaseAgent:
             rule=method.rule(self.config),
             learner=learner,
             learners=self.learners,
+            ensemble=method.ensemble,
             needs_behaviour=method.needs_behaviour,
         )
 
@@ -187,7 +188,8 @@ class BaseAgent:
     def _restored_policy(self) -> Policy:
         """The policy of a loaded file, placed once and not at every prediction."""
         assert self._restored is not None
-        return Policy(self._restored.place(self.device).state_values(0), self.interface.actions)
+        network = self._restored.place(self.device)
+        return Policy(mean_of([network.state_values(k) for k in range(network.learners)]), self.interface.actions)
 
     def __repr__(self) -> str:
         own = {name: flat(self.config)[name] for name in self.method.settings}

@@ -16,19 +16,22 @@ class Exporting(BaseAgent):
     """The part of an agent that gives its network away."""
 
     def module(self) -> PlainNetwork:
-        """The current network as an ``nn.Module`` of its own: raw observations in, Q(s, ·) out; of K learners, the leader's.
+        """The current network as an ``nn.Module`` of its own: raw observations in, Q(s, ·) out.
+
+        Of K learners it is the leader's; of an ensemble, the mean of all.
 
         Its inputs are tensors [B, *shape] as the environment returns observations, [B, stack, *shape] where states are
         stacks of frames (oldest first), and one for each part of a dictionary or tuple, in the order of ``module.names``.
         """
         from ebu.networks.modules import build_network
         from ebu.networks.plain import plain_network
+        from ebu.training.best import policy_tensors
 
         interface = self.interface
         if self._loop is None and self._restored is not None:
             tensors = self._restored.tensors
         else:
-            tensors = self.loop.learner.online.named_tensors(self.loop.rotation.leader())
+            tensors = policy_tensors(self.loop)
         network = build_network(interface.spec, interface.actions, interface.stack, self.config.network)
         return plain_network(network, tensors, self._environment.env.observation_space, interface.spec, interface.stack)
 

@@ -40,4 +40,7 @@ class Saving(BaseAgent):
             Interface(saved.observation, saved.actions, saved.stack).require_same(self.interface)
         except UserError as error:
             raise UserError(f"the policy was trained on other observations or actions: {error}") from error
+        expected = self.learners if self.method.ensemble else 1
+        if saved.learners != expected:
+            raise UserError(f"the policy holds {saved.learners} networks, and its settings say {expected}")
         self._restored = saved

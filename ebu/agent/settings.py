@@ -52,6 +52,20 @@ class Settings(TypedDict, total=False):
     """Adaptive EBU: steps between copies of the best learner to all."""
     sync_score: Literal["sum", "mean"]
     """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    trace_lambdas: Sequence[float]
+    """Ensemble Q(λ): λ of each of its learners, once the horizon has settled."""
+    bootstrap: Literal["ensemble", "own"]
+    """Ensemble Q(λ): learners bootstrap from the maximum of their mean values, or each from its own."""
+    acting: Literal["turns", "mean"]
+    """Ensemble Q(λ): in training one learner acts in each episode, or all by their mean values."""
+    horizon_updates: int
+    """Ensemble Q(λ): updates over which λ and γ go from their first to their last values; 0 begins with the last."""
+    initial_lambda: float
+    """Ensemble Q(λ): λ of all learners at the first update."""
+    initial_horizon: float
+    """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
+    gate: float
+    """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
     double_q: bool
     """The online network chooses the action inside the maximum, the target network values it."""
     tightening_weight: float

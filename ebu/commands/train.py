@@ -160,7 +160,7 @@ def train_and_report(
     console.print(f"[bold]{config.algo}[/] on [bold]{escape(config.environment.env)}[/] → {where}", soft_wrap=True)
     console.print(f"preset {config.preset}: {in_words(config)}", style="dim", soft_wrap=True)
     if agent.ranks > 1:
-        console.print(f"{len(config.target.betas)} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
+        console.print(f"{agent.learners} learners on {agent.ranks} ranks, each on {agent.device.type}", style="dim")
     if tensorboard:
         console.print(f"live curves: tensorboard --logdir {where}", style="dim", soft_wrap=True)
     _tell_memory(agent, console)

@@ -253,7 +253,7 @@ def require_work_for_all(algo: str, learners: int, ranks: int) -> None:
     if learners == 1:
         raise UserError(f"{algo} has one learner, nothing to divide among {ranks} ranks; start it without torchrun")
     if learners < ranks:
-        raise UserError(f"{algo} has {learners} learners for {ranks} ranks; start fewer ranks, or give more --betas")
+        raise UserError(f"{algo} has {learners} learners for {ranks} ranks; start fewer ranks, or give it more learners")
 
 
 class Ranks:

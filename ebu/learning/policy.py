@@ -94,6 +94,13 @@ class Policy:
         return action, float(values[action])
 
 
+def mean_of(functions: Sequence[Callable[[Array], Array]]) -> Callable[[Array], Array]:
+    """The mean of what several networks say of one state, or of several."""
+    if len(functions) == 1:
+        return functions[0]
+    return lambda states: np.mean([values(states) for values in functions], axis=0)
+
+
 def act_together(
     policies: Sequence[Policy], states: Sequence[Array], epsilons: Sequence[float], rng: np.random.Generator
 ) -> list[tuple[int, float]]:

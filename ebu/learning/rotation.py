@@ -1,4 +1,4 @@
-"""Adaptive EBU's actor and recorder (Appendix A): whose turn it is, how well each learner played, who is copied."""
+"""Whose turn it is among K learners, and adaptive EBU's recorder (Appendix A): how well each played, who is copied."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Rotation:
     With several actors each begins with a learner of its own, and whoever ends an episode goes on with the learner whose
     turn is next, so that all learners play equally many episodes whichever environment is faster.
     A learner that has finished no episode since the last synchronisation cannot be chosen: a score of 0 would win in
-    games of negative rewards. With one learner nothing ever happens.
+    games of negative rewards. With one learner, or without an interval, nothing is ever copied.
     """
 
-    def __init__(self, learners: int, interval: int, score: Literal["sum", "mean"] = "sum", actors: int = 1) -> None:
+    def __init__(self, learners: int, interval: int | None, score: Literal["sum", "mean"] = "sum", actors: int = 1) -> None:
         self.learners = learners
         self._interval = interval
         self._by_mean = score == "mean"
@@ -37,7 +37,9 @@ class Rotation:
 
     def is_due(self, step: int) -> bool:
         """Whether the learners are to be synchronised, now that an episode has ended."""
-        return self.learners > 1 and step - self._last_sync >= self._interval and bool(self._episodes.any())
+        if self.learners == 1 or self._interval is None:
+            return False
+        return step - self._last_sync >= self._interval and bool(self._episodes.any())
 
     def leader(self) -> int:
         """The learner with the best score since the last synchronisation; the last one chosen while there is none."""
@@ -52,6 +54,7 @@ class Rotation:
 
     def synchronised(self, step: int) -> None:
         """The leader was copied to all: reset the recorder."""
+        assert self._interval is not None
         self.chosen = self.leader()
         self._last_sync = step - step % self._interval  # epochs are counted from the start of the run
         self._sums[:] = 0.0

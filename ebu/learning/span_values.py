@@ -30,8 +30,10 @@ class SpanValues:
         learner: Learner,
         epsilon: float = 0.0,
         should_stop: Callable[[], bool] = lambda: False,
+        updates: int = 0,
     ) -> None:
         self.span = span
+        self.updates = updates  # so far, for rules that change along the training
         self._should_stop = should_stop
         self.epsilon = epsilon  # of the current behaviour
         self._learner = learner

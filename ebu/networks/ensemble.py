@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Literal
 
@@ -157,8 +157,10 @@ class Ensemble:
 
     @torch.no_grad()
     def load_named_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """One learner's weights, given to all."""
-        if {name: shape for name, _, shape, _ in self.layout} != {k: v.shape for k, v in tensors.items()}:
+        """One learner's weights, given to all; or those of as many learners, with an axis [K] before each shape."""
+        shapes = {name: shape for name, _, shape, _ in self.layout}
+        of_each = {name: torch.Size((self.learners, *shape)) for name, shape in shapes.items()}
+        if {name: tensor.shape for name, tensor in tensors.items()} not in (shapes, of_each):
             raise ValueError("the weights do not match the network: names or shapes differ")
         for (name, *_), view in zip(self.layout, self.views(self.parameters)):
             view.copy_(tensors[name])
@@ -168,6 +170,13 @@ class Ensemble:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.parameters.copy_(state["parameters"])
+
+
+def stacked(members: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The weights of several networks with an axis [K] before each shape; those of one as they are."""
+    if len(members) == 1:
+        return members[0]
+    return {name: torch.stack([tensors[name] for tensors in members]) for name in members[0]}
 
 
 def _layout(skeleton: nn.Module) -> Layout:

@@ -36,12 +36,15 @@ class PlainNetwork(nn.Module):
         self.names = ["/".join(map(str, path)) or "observation" for path, _ in leaves]
 
     def forward(self, *observations: Tensor) -> Tensor:
+        return self._values(self.network, observations)
+
+    def _values(self, network: nn.Module, observations: Sequence[Tensor]) -> Tensor:
         if self._kind == "parts":
-            assert isinstance(self.network, PartsNetwork)
-            return self.network.combine([self._frames(i, x) for i, x in enumerate(observations)])
+            assert isinstance(network, PartsNetwork)
+            return network.combine([self._frames(i, x) for i, x in enumerate(observations)])
         if len(self._spaces) > 1 or not isinstance(self._spaces[0], _KNOWN):
-            return self.network(torch.cat([_flat(leaf, x) for leaf, x in zip(self._spaces, observations)], 1))
-        return self.network(self._frames(0, observations[0]).flatten(1, 2) if self.stack > 1 else self._frame(observations[0]))
+            return network(torch.cat([_flat(leaf, x) for leaf, x in zip(self._spaces, observations)], 1))
+        return network(self._frames(0, observations[0]).flatten(1, 2) if self.stack > 1 else self._frame(observations[0]))
 
     def _frame(self, observation: Tensor) -> Tensor:
         return _stored(self._spaces[0], self._specs[0], observation)
@@ -57,6 +60,15 @@ class PlainNetwork(nn.Module):
         """A few observations of every part, drawn at random from the space."""
         lead = (count,) if self.stack == 1 else (count, self.stack)
         return tuple(_examples(space, lead, seed + i) for i, space in enumerate(self._spaces))
+
+
+class PlainEnsemble(PlainNetwork):
+    """The mean of several networks."""
+
+    network: nn.ModuleList
+
+    def forward(self, *observations: Tensor) -> Tensor:
+        return torch.stack([self._values(member, observations) for member in self.network]).mean(0)
 
 
 _KNOWN = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -96,15 +108,24 @@ def _examples(space: gymnasium.Space[Any], lead: tuple[int, ...], seed: int) -> 
 def plain_network(
     network: nn.Module, tensors: dict[str, Tensor], space: gymnasium.Space[Any], spec: ObservationSpec, stack: int
 ) -> PlainNetwork:
-    """A network with these weights, a copy of its own, on the CPU."""
+    """A network with these weights, a copy of its own, on the CPU; the mean of several where the weights are of several."""
     for _, leaf in leaves_of(space):
         if not isinstance(leaf, _KNOWN):
             raise UserError(f"observations of {leaf} have no form as tensors; use agent.q_values")
+    name, first = next(network.named_parameters())
+    if tensors[name].ndim == first.ndim:
+        return PlainNetwork(_with_weights(network, tensors), space, spec, stack).eval()
+    members = [{name: tensor[k] for name, tensor in tensors.items()} for k in range(len(tensors[name]))]
+    networks = nn.ModuleList(_with_weights(network, weights) for weights in members)
+    return PlainEnsemble(networks, space, spec, stack).eval()
+
+
+def _with_weights(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     own = copy.deepcopy(network)
     if any(parameter.is_meta for parameter in own.parameters()):
         own = own.to_empty(device="cpu")
     own.load_state_dict({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}, strict=False)
-    return PlainNetwork(own.requires_grad_(False), space, spec, stack).eval()
+    return own.requires_grad_(False)
 
 
 def export_onnx(network: PlainNetwork, path: str) -> None:

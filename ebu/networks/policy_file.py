@@ -31,20 +31,28 @@ class SavedPolicy:
     observation: ObservationSpec
     actions: int
     stack: int
-    tensors: dict[str, Tensor]  # weights by name
+    tensors: dict[str, Tensor]  # weights by name; of an ensemble, with an axis [K] before each shape
 
     @property
     def skeleton(self) -> nn.Module:
         return build_network(self.observation, self.actions, self.stack, self.config.network)
 
+    @property
+    def learners(self) -> int:
+        """Networks of an ensemble, else 1."""
+        name, parameter = next(self.skeleton.named_parameters())
+        weights = self.tensors.get(name)
+        return 1 if weights is None or weights.ndim == parameter.ndim else len(weights)
+
     def require_all_weights(self) -> None:
         """Checks the number of weights before memory is allocated for the network that the file's settings describe."""
-        if sum(p.numel() for p in self.skeleton.parameters()) != sum(t.numel() for t in self.tensors.values()):
+        weights = self.learners * sum(p.numel() for p in self.skeleton.parameters())
+        if weights == 0 or weights != sum(t.numel() for t in self.tensors.values()):
             raise ValueError("the weights do not match the network: names or shapes differ")
 
     def place(self, device: torch.device) -> Ensemble:
-        """The network with these weights."""
-        network = fastest_ensemble(self.skeleton, 1, device)
+        """The network with these weights, or all of an ensemble."""
+        network = fastest_ensemble(self.skeleton, self.learners, device)
         network.load_named_tensors(self.tensors)
         return network
 

@@ -35,11 +35,23 @@ NAMES = {
     "peng": "Peng's Q(λ)",
     "watkins": "Watkins' Q(λ)",
     "optimality-tightening": "OT",
+    "ensemble-q": "ensemble Q(λ)",
 }
 
 COLOURS = 6  # of the style sheet
 DASHES = ("", "7 4", "2 4")  # each colour comes in three; chart.js knows the same
-PREFERRED = ("ebu", "dqn", "adaptive-ebu", "n-step", "retrace", "per", "optimality-tightening", "peng", "watkins")
+PREFERRED = (
+    "ebu",
+    "dqn",
+    "adaptive-ebu",
+    "n-step",
+    "retrace",
+    "per",
+    "optimality-tightening",
+    "peng",
+    "watkins",
+    "ensemble-q",
+)
 
 
 @dataclass(frozen=True)

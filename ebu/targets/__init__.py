@@ -17,6 +17,7 @@ chosen_by = checked(_double.chosen_by)
 combine = checked(_tightening.combine)
 double_backward = checked(_double.double_backward)
 epsilon_greedy = checked(_retrace.epsilon_greedy)
+gated = checked(_retrace.gated)
 n_step = checked(_bootstrap.n_step)
 one_step = checked(_bootstrap.one_step)
 peng = checked(_retrace.peng)
@@ -30,6 +31,7 @@ __all__ = [
     "combine",
     "double_backward",
     "epsilon_greedy",
+    "gated",
     "n_step",
     "one_step",
     "peng",

@@ -24,6 +24,7 @@ TABLES = {"q_next", "q_online_next", "policy_next"}  # [..., T, A]
 STEPS = {"rewards", "discounts", "behaviour", "returns", "q_taken", "lower", "upper"}  # [..., T]
 SHARES = {"discounts", "behaviour", "policy_next"}  # numbers between 0 and 1
 SHARE_NUMBERS = {"trace_lambda", "epsilon", "bound_weight"}
+BY_LEARNER = {"beta": 1.0, "trace_lambdas": 1.0, "sharpness": 1e30}  # 0 to this: a number, or one for each leading index
 POLICY_SUM_TOLERANCE = 1e-3  # of a policy's row; rounding alone makes far less
 
 
@@ -65,8 +66,8 @@ def _argument(name: str, value: Any, table: Tensor, shape: torch.Size) -> Any:
         return _actions(value, table, shape)
     if name == "continues":
         return _continues(value, table, shape)
-    if name == "beta":
-        return _beta(value, table, shape)
+    if name in BY_LEARNER:
+        return _by_learner(name, value, table, shape)
     if name in SHARE_NUMBERS:
         return _number(name, value, 0.0, 1.0)
     if name == "margin":
@@ -146,14 +147,14 @@ def _continues(value: Any, table: Tensor, shape: torch.Size) -> Tensor:
     return _steps("continues", continues, shape)
 
 
-def _beta(value: Any, table: Tensor, shape: torch.Size) -> float | Tensor:
+def _by_learner(name: str, value: Any, table: Tensor, shape: torch.Size) -> float | Tensor:
     """A number, or one for each leading index."""
     if isinstance(value, int | float):
-        return _number("beta", value, 0.0, 1.0)
-    beta, leading = _numbers("beta", value, table), shape[:-1]
-    if any(n != m and 1 not in (n, m) for n, m in zip(reversed(beta.shape), reversed(leading))):
-        raise UserError(f"beta must be a number or fit the shape {list(leading)} before the steps, got {list(beta.shape)}")
-    return beta
+        return _number(name, value, 0.0, BY_LEARNER[name])
+    given, leading = _numbers(name, value, table), shape[:-1]
+    if any(n != m and 1 not in (n, m) for n, m in zip(reversed(given.shape), reversed(leading))):
+        raise UserError(f"{name} must be a number or fit the shape {list(leading)} before the steps, got {list(given.shape)}")
+    return given
 
 
 def _number(name: str, value: Any, low: float, high: float) -> float:
@@ -178,9 +179,10 @@ def _finite(name: str, numbers: Tensor) -> Tensor:
 
 
 def _in_range(name: str, numbers: Tensor) -> Tensor:
-    if name in (*SHARES, "beta") and numbers.numel() and not bool(((numbers >= 0) & (numbers <= 1)).all()):
+    high = 1.0 if name in SHARES else BY_LEARNER.get(name)
+    if high is not None and numbers.numel() and not bool(((numbers >= 0) & (numbers <= high)).all()):
         found = f"{float(numbers.min()):g} … {float(numbers.max()):g}"
-        raise UserError(f"{name} must be between 0 and 1, got {found}")
+        raise UserError(f"{name} must be between 0 and {high:g}, got {found}")
     return numbers
 
 

@@ -1,6 +1,6 @@
-"""Returns that follow the stored path for as long as a trace lasts: Retrace(λ), Peng's Q(λ) and Watkins' Q(λ).
+"""Returns that follow the stored path for as long as a trace lasts: Retrace(λ), Peng's, Watkins' and a gated Q(λ).
 
-All three are one recursion from the episode's end,
+All are one recursion from the episode's end,
 
     y_t = R_t + γ [ V_{t+1} + c_{t+1} (y_{t+1} − Q̂(S_{t+1}, A_{t+1})) ],      y_t = R_t + γ V_{t+1} at the last step,
 
@@ -9,6 +9,7 @@ and differ in V and c alone:
     Retrace   V = Σ_a π(a | S) Q̂(S, a)   c = λ min(1, π(A | S) / μ(A | S))
     Watkins   V = max_a Q̂(S, a)          c = λ where A is greedy, else 0
     Peng      V = max_a Q̂(S, a)          c = λ, with V in the place of Q̂(S, A)
+    gated     V = max_a Q̂(S, a)          c = λ exp(−κ (V − Q̂(S, A))), with V in the place of Q̂(S, A)
 
 Each step is an affine map of y_{t+1}, so a whole episode for all learners is ⌈log₂ T⌉ vector steps. Every value is one
 of a next state: the network is never asked about S_t.
@@ -82,6 +83,35 @@ def watkins(
     is_greedy = _of_next_action(chooser, actions) >= chooser.amax(-1)
     taken = _of_next_action(q_next, actions)
     return _follow(rewards, discounts, best, taken, trace_lambda * is_greedy.to(best.dtype), continues)
+
+
+def gated(
+    rewards: Tensor,
+    discounts: Tensor,
+    actions: Tensor,
+    q_next: Tensor,
+    trace_lambdas: float | Tensor,
+    sharpness: float | Tensor = 0.0,
+    continues: Tensor | None = None,
+    q_online_next: Tensor | None = None,
+) -> Tensor:
+    """Peng's targets with a gate: y_t = R_t + γ [V + λ g (y_{t+1} − V)], g = exp(−κ (V − Q̂(S_{t+1}, A_{t+1}))).
+
+    What followed an action counts the less, the worse that action looks beside the best. κ = 0 is Peng's Q(λ), κ → ∞
+    Watkins', λ = 0 one-step, and λ = 1 with κ = 0 the Monte-Carlo return of an episode that terminated.
+
+    Args:
+      trace_lambdas: λ in [0, 1]; a number, or one per leading index, ``[...]``.
+      sharpness: κ ≥ 0, one over the gap at which g is 1/e; a number, or one per leading index, ``[...]``.
+      q_online_next: as for :func:`watkins`. The gap is then that to the action chosen online, and never below 0.
+    """
+    chooser = q_next if q_online_next is None else q_online_next
+    best = q_next.gather(-1, chooser.argmax(-1, keepdim=True)).squeeze(-1)
+    trace, kappa = (
+        torch.as_tensor(number, dtype=best.dtype, device=best.device).unsqueeze(-1) for number in (trace_lambdas, sharpness)
+    )
+    gap = (best - _of_next_action(q_next, actions)).clamp(min=0.0)
+    return _follow(rewards, discounts, best, best, trace * torch.exp(-kappa * gap), continues)
 
 
 def epsilon_greedy(q: Tensor, epsilon: float) -> Tensor:

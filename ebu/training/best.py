@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from ebu.config import Config
+from ebu.networks.ensemble import stacked
 from ebu.networks.policy_file import SavedPolicy, save_policy
 from ebu.storage.codec import require_like
 from ebu.training.events import Evaluated, Event
@@ -13,9 +16,18 @@ from ebu.training.loop import TrainingLoop
 
 
 def policy_of(loop: TrainingLoop, config: Config) -> SavedPolicy:
-    """The current policy: of K learners, that of the one that leads."""
-    tensors = loop.learner.online.named_tensors(loop.rotation.leader())
-    return SavedPolicy(config, loop.interface.spec, loop.interface.actions, loop.interface.stack, tensors)
+    """The current policy: of K learners, that of the one that leads, or of all of an ensemble."""
+    return SavedPolicy(config, loop.interface.spec, loop.interface.actions, loop.interface.stack, policy_tensors(loop))
+
+
+def policy_tensors(loop: TrainingLoop) -> dict[str, Tensor]:
+    """The weights of that policy, with an axis of learners where there are several."""
+    online = loop.learner.online
+    if len(loop.policy_learners) == 1:
+        return online.named_tensors(loop.policy_learners[0])
+    # Copies: what one learner of another process is asked for is written where the last one's was.
+    members = [{name: tensor.clone() for name, tensor in online.named_tensors(k).items()} for k in loop.policy_learners]
+    return stacked(members)
 
 
 class BestPolicy:

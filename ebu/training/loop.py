@@ -8,7 +8,7 @@ The whole state of the loop is in fields, so that ``loop_state.py`` can save it 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from ebu.config import Config
 from ebu.errors import Interrupted
 from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
-from ebu.learning.policy import Policy
+from ebu.learning.policy import Policy, mean_of
 from ebu.learning.rotation import Rotation
 from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.learning.span_values import SpanValues
@@ -50,6 +50,7 @@ class TrainingLoop:
         rule: Callable[[SpanValues], Targets],
         learner: Learner,
         learners: int = 1,
+        ensemble: bool = False,
         needs_behaviour: bool = False,
     ) -> None:
         self.config = config
@@ -58,9 +59,11 @@ class TrainingLoop:
         self.streams = Streams(config.run.seed)
         self.learner = learner
         self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
-        self.policies = [policy_of(self.learner, k, interface.actions, needs_behaviour) for k in range(learners)]
+        self.policies = [policy_of(self.learner, [k], interface.actions, needs_behaviour) for k in range(learners)]
+        self.ensemble = policy_of(self.learner, range(learners), interface.actions, needs_behaviour) if ensemble else None
         self.actors = Actors(environments, interface.stack, config.exploration.random_first_actions)
-        self.rotation = Rotation(learners, config.target.sync_interval, config.target.sync_score, len(self.actors))
+        interval = None if ensemble else config.target.sync_interval
+        self.rotation = Rotation(learners, interval, config.target.sync_score, len(self.actors))
         self.memory = EpisodeMemory(
             config.memory.buffer_size,
             interface.spec.shape,
@@ -160,7 +163,7 @@ class TrainingLoop:
 
     def _play(self) -> list[Event]:
         epsilon = self.epsilon(self.step - self.plan_start)
-        policies = [self.policies[learner] for learner in self.rotation.playing]
+        policies = [self._acting(learner) for learner in self.rotation.playing]
         events: list[Event] = []
         for actor, result in enumerate(self.actors.play(policies, epsilon, self.streams, f"at step {self.step + 1}")):
             self.step += 1
@@ -168,6 +171,12 @@ class TrainingLoop:
             if result.over or was_cut:
                 events += self._end_episode(actor, result, was_cut)
         return events
+
+    def _acting(self, learner: int) -> Policy:
+        """Who acts where it is this learner's turn."""
+        if self.ensemble is not None and self.config.target.acting == "mean":
+            return self.ensemble
+        return self.policies[learner]
 
     def _end_episode(self, actor: int, last: Step, was_cut: bool) -> list[Event]:
         episode, score = self.actors.finish(actor, last.terminated)
@@ -227,7 +236,7 @@ class TrainingLoop:
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling, progress)
                 reached("targets")
-                values = SpanValues(span, self.learner, epsilon, self.should_stop)
+                values = SpanValues(span, self.learner, epsilon, self.should_stop, self.updates)
                 self.backlog.push(span, self.rule(values), values.states)
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, passed, planned))
@@ -241,8 +250,13 @@ class TrainingLoop:
 
     @property
     def policy(self) -> Policy:
-        """The policy to be judged: of K learners, the one that leads and would be copied to all."""
-        return self.policies[self.rotation.leader()]
+        """The policy to be judged: the ensemble's, or of K learners, the one that leads and would be copied to all."""
+        return self.policies[self.rotation.leader()] if self.ensemble is None else self.ensemble
+
+    @property
+    def policy_learners(self) -> list[int]:
+        """The learners whose mean that policy is greedy in."""
+        return [self.rotation.leader()] if self.ensemble is None else list(range(self.rotation.learners))
 
     def evaluate(self) -> Evaluated:
         """The current policy on whole episodes of its own environment."""
@@ -278,7 +292,7 @@ class TrainingLoop:
             **self.statistics.episodes(),
             **self.statistics.take_updates(self.step),
         }
-        if "loss" in metrics and self.rotation.learners > 1:
+        if "loss" in metrics and self.rotation.learners > 1 and self.ensemble is None:
             metrics["beta"] = self.config.target.betas[self.rotation.chosen]
         return metrics
 
@@ -288,10 +302,11 @@ class TrainingLoop:
             self.actors.drop(actor)
 
 
-def policy_of(learner: Learner, number: int, actions: int, knows_probability: bool) -> Policy:
-    """The policy of one of the learners, which follows its weights as they change."""
+def policy_of(learner: Learner, numbers: Sequence[int], actions: int, knows_probability: bool) -> Policy:
+    """The policy of one of the learners, or of the mean of several, which follows their weights as they change."""
     online = learner.online
-    return Policy(online.state_values(number), actions, knows_probability, online.batch_values(number))
+    of_state, of_batch = ([make(number) for number in numbers] for make in (online.state_values, online.batch_values))
+    return Policy(mean_of(of_state), actions, knows_probability, mean_of(of_batch))
 
 
 def _passed(interval: int, before: int, now: int) -> bool:

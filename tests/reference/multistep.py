@@ -60,6 +60,24 @@ def watkins_return(rewards, discounts, actions, q_now, q_next, trace_lambda):
     return y
 
 
+def gated_return(rewards, discounts, actions, q_next, trace_lambda, sharpness):
+    """The mixture of all n-step returns in which each later action lets λ exp(−κ · gap) of the weight pass."""
+    y = np.zeros(len(rewards))
+    for t in range(len(rewards)):
+        returns = corrected_returns(rewards, discounts, q_next, t)
+        total, left = 0.0, 1.0
+        for n, value in enumerate(returns):
+            is_last = n == len(returns) - 1
+            passes = 0.0
+            if not is_last:
+                beyond = q_next[t + n]
+                passes = trace_lambda * np.exp(-sharpness * (max(beyond) - beyond[actions[t + n + 1]]))
+            total += left * (1.0 - passes) * value
+            left *= passes
+        y[t] = total
+    return y
+
+
 @dataclass
 class Stream:
     """Episodes end to end, seen by K learners. Few states, so that they repeat within an episode."""

@@ -1,0 +1,87 @@
+"""Ensemble Q(λ): several learners that act in turn and bootstrap from their mean. Changes from Peng's Q(λ):
+
+- K learners, each with its own network and one of ``trace_lambdas``, learn from the same minibatches; in training they take
+  turns acting, an episode each, and the policy that is evaluated and saved is greedy in the mean of their values;
+- all bootstrap from that mean, V(s') = max_a mean_k Q̂_k(s', a), which is less biased than a maximum over one network's noise;
+- the horizon settles: λ falls from ``initial_lambda`` and γ grows to ``gamma`` over the first ``horizon_updates`` updates;
+- with a ``gate`` > 0, what followed an action counts the less, the worse it looks beside the best.
+
+Each can be switched off: one number in ``trace_lambdas``, ``bootstrap="own"``, ``horizon_updates=0``, ``gate=0``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ebu.agent import Agent
+from ebu.algorithms.ebu import sampler
+from ebu.config import Config, TargetConfig
+from ebu.registry import Method
+from ebu.search_space import Choice, Range, SearchSpace, usual_space
+from ebu.types import Targets
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ebu.learning.span_values import SpanValues
+    from ebu.registry import Rule
+
+SMALLEST_ERROR = 1e-8  # where values are all exact, nothing is worse by more than the noise
+
+
+def horizon(target: TargetConfig, updates: int) -> tuple[list[float], float]:
+    """λ of every learner and γ after so many updates: straight lines from the first values to the last."""
+    last, gamma = list(target.trace_lambdas), target.gamma
+    if updates >= target.horizon_updates:
+        return last, gamma
+    left = 1 - updates / target.horizon_updates
+    first_gamma = max(1 - (1 - gamma) / target.initial_horizon, 0.0)
+    return [end + left * (target.initial_lambda - end) for end in last], gamma + left * (first_gamma - gamma)
+
+
+def rule(config: Config) -> Rule:
+    import torch
+
+    from ebu.targets.bootstrap import one_step
+    from ebu.targets.retrace import gated
+
+    target = config.target
+
+    def combined(values: Tensor) -> Tensor:
+        """Of every learner's values [K, ...], what all bootstrap from, or each from its own."""
+        return values.mean(0) if target.bootstrap == "ensemble" else values
+
+    def make_targets(span: SpanValues) -> Targets:
+        lambdas, gamma = horizon(target, span.updates)
+        discounts = span.discounts if gamma == target.gamma else span.discounts * (gamma / target.gamma)
+        online = combined(span.online_next) if target.double_q else None
+        sharpness: float | Tensor = 0.0
+        if target.gate:
+            taken, q_next = map(combined, span.target_taken_and_next)
+            errors = (one_step(span.rewards, discounts, q_next) - taken).abs().mean(-1)  # one, or one for each learner
+            sharpness = target.gate / errors.clamp(min=SMALLEST_ERROR)
+        else:
+            q_next = combined(span.target_next)
+        known = (span.rewards, discounts, span.actions, q_next)
+        return Targets(gated(*known, torch.tensor(lambdas), sharpness, span.continues, online))
+
+    return make_targets
+
+
+def search(config: Config) -> SearchSpace:
+    return usual_space(config) | {"initial_lambda": Range(0.7, 1.0), "gate": Choice((0.0, 0.3, 1.0, 3.0))}
+
+
+class EnsembleQ(Agent):
+    """Q(λ) with one learner for each of ``trace_lambdas``; they act in turn and bootstrap from their mean."""
+
+    method = Method(
+        "ensemble-q",
+        "Ensemble Q(λ): K learners act in turn and bootstrap from their mean",
+        sampler,
+        rule,
+        settings=("trace_lambdas",),
+        search=search,
+        learners=lambda config: len(config.target.trace_lambdas),
+        ensemble=True,
+    )
