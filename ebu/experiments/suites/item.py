@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +11,24 @@ from ebu.experiments.item import Item
 from ebu.experiments.suites.picture import draw
 from ebu.experiments.suites.rows import Row, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
 from ebu.experiments.suites.tables import tables
-from ebu.experiments.suites.tasks import ADAPTIVE, METHODS, QUICK_METHODS, TELLING, Task
+from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, EVERY_METHOD, METHODS, QUICK_METHODS, TELLING, Task
 from ebu.experiments.sweeps.trials import Trial, in_rounds, trial
 from ebu.report.rows import read_run
 
+Comparing = Callable[[Sequence[Task], Sequence[str], Sequence[Row], int], list[Row]]
+"""Tasks, methods, rows of runs and the steps of a run → rows of a comparison over the whole suite."""
 
-def suite(module: str, text: str | None, alt: str, settings: Mapping[str, Mapping[str, Any]]) -> Item:
+
+def suite(
+    module: str, text: str | None, alt: str, settings: Mapping[str, Mapping[str, Any]], compare: Comparing | None = None
+) -> Item:
     """The item of a module that declares a suite, as ``Item.of`` makes others."""
 
     def trials(budget: str, seed: int = 0) -> list[Trial]:
         return trials_of(item.at(budget), seed)
 
     def analyse_finished(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[Row]:
-        return analyse(item, budget, trials, folders, out)
+        return analyse(item, budget, trials, folders, out, compare)
 
     def note_of(budget: str) -> str:
         return note(budget, settings)
@@ -55,15 +60,16 @@ def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
     found = []
     for task in settings["tasks"]:
         for label in settings["methods"]:
-            algo, own = METHODS[label]
-            arguments = {"env_args": task.env_args} if task.env_args else {}
-            seeds = range(seed, seed + seeds_of(label, settings))
-            found += [trial(algo, task.env, s, label, **own, **arguments, **settings["scale"]) for s in seeds]
+            algo, own = EVERY_METHOD[label]
+            scale = settings["scale"] | task.settings
+            for s in range(seed, seed + seeds_of(label, settings)):
+                arguments = {"env_args": task.arguments(s)} if task.arguments(s) else {}
+                found.append(trial(algo, task.env, s, label, **own, **arguments, **scale))
 
     def turn(one: Trial) -> int:
         if one.label == ADAPTIVE:
             return 2 * int(settings["seeds"]) + one.seed - seed
-        return 2 * (one.seed - seed) + (one.label not in TELLING)
+        return 2 * (one.seed - seed) + (one.label not in (*TELLING, ENSEMBLE))
 
     return in_rounds(found, turn)
 
@@ -73,20 +79,23 @@ def note(budget: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
     mine, full = settings[budget], settings["full"]
     fewer = "" if ADAPTIVE not in mine["methods"] else f" ({mine['adaptive_seeds']} of adaptive EBU)"
     words = f"Budget {budget}: {output.several(mine['seeds'], 'seed')}{fewer} instead of {full['seeds']}"
-    if budget == "quick":
+    if mine["scale"] != full["scale"]:
         words += (
             f", {len(mine['tasks'])} tasks instead of {len(full['tasks'])}, {len(mine['methods'])} methods instead of "
-            f"{len(full['methods'])}, {mine['scale']['steps']:,} steps instead of {full['scale']['steps']:,}. This shows that "
-            "everything runs; nobody has learned much yet"
+            f"{len(full['methods'])}, {mine['scale']['steps']:,} steps instead of {full['scale']['steps']:,}"
         )
+    if budget == "quick":
+        words += ". This shows that everything runs; nobody has learned much yet"
     return f"{words}."
 
 
-def analyse(item: Item, budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path) -> list[Row]:
+def analyse(
+    item: Item, budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: Path, compare: Comparing | None = None
+) -> list[Row]:
     """Rows of runs, curves and aggregates, and with them the item's picture, tables and page; of whatever is finished."""
     settings = item.at(budget)
     tasks, methods = settings["tasks"], settings["methods"]
-    by_world = {(task.env, task.env_args): task for task in tasks}
+    by_world = {(task.env, task.arguments(seed)): task for task in tasks for seed in {one.seed for one in trials}}
     pairs = [(one, read_run(folder)) for one, folder in zip(trials, folders)]
     done = [(one, run) for one, run in pairs if run.state == "finished" and evaluations(run)]
     by_task = [(by_world[one.env, dict(one.settings).get("env_args", ())], one, run) for one, run in done]
@@ -96,5 +105,7 @@ def analyse(item: Item, budget: str, trials: Sequence[Trial], folders: Sequence[
     for group in dict.fromkeys(task.group for task in tasks):
         members = [task for task in tasks if task.group == group]
         rows += [aggregate_row(group, members, method, runs, settings["scale"]["steps"]) for method in methods]
+    if compare is not None:
+        rows += compare(tasks, methods, runs, settings["scale"]["steps"])
     draw(item.name, out, rows, tasks, methods, settings["scale"]["steps"])
     return output.write_trained(item, out, rows, tables(rows, tasks, methods), budget, trials, folders)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ebu.experiments import plots
@@ -20,6 +21,36 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     TIGHTENING: ("optimality-tightening", {}),
     ADAPTIVE: ("adaptive-ebu", {}),
 }
+# For the comparison beyond the paper: the values each method may try, and the new one without each of its parts.
+EBU_MORE, PENG_LESS, PENG_MORE, DOUBLE_DQN = "EBU (β=0.75)", "Peng's Q(λ), λ=0.5", "Peng's Q(λ), λ=0.9", "double DQN"
+ENSEMBLE = "ensemble Q(λ)"
+ENSEMBLE_MORE, ENSEMBLE_GATE = f"{ENSEMBLE}, λ to 0.9", f"{ENSEMBLE}, gate"
+BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
+    EBU_HALF: METHODS[EBU_HALF],
+    EBU_MORE: ("ebu", {"beta": 0.75}),
+    EBU_ONE: METHODS[EBU_ONE],
+    PENG_LESS: ("peng", {"trace_lambda": 0.5}),
+    PENG: METHODS[PENG],
+    PENG_MORE: ("peng", {"trace_lambda": 0.9}),
+    DQN: METHODS[DQN],
+    DOUBLE_DQN: ("dqn", {"double_q": True}),
+    N_STEP: METHODS[N_STEP],
+}
+CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
+    ENSEMBLE: ("ensemble-q", {}),
+    ENSEMBLE_MORE: ("ensemble-q", {"trace_lambdas": (0.6, 0.7, 0.8, 0.9)}),
+    ENSEMBLE_GATE: ("ensemble-q", {"gate": 1.0}),
+}
+ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "without the horizon": ("ensemble-q", {"horizon_updates": 0}),
+    "own bootstrap": ("ensemble-q", {"bootstrap": "own"}),
+    "all act": ("ensemble-q", {"acting": "mean"}),
+    "one λ": ("ensemble-q", {"trace_lambdas": (0.65, 0.65, 0.65, 0.65)}),
+    "one learner": ("ensemble-q", {"trace_lambdas": (0.65,)}),
+}
+EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS
+RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG_LESS, PENG, PENG_MORE))  # the better of the two methods is to be beaten
+
 TELLING = (EBU_HALF, EBU_ONE, DQN, N_STEP, PENG)  # cheap, and the comparison the claim is about: these go first
 QUICK_METHODS = (EBU_HALF, DQN, N_STEP)
 LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
@@ -32,6 +63,18 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     PER: (plots.PINK, "--", 1.5),
     RETRACE: (plots.VERMILION, "-.", 1.5),
     TIGHTENING: (plots.GREY, ":", 1.7),
+    EBU_MORE: (plots.SEQUENCE[1], "--", 1.5),
+    PENG_LESS: ("#BF812D", ":", 1.5),
+    PENG_MORE: ("#543005", ":", 1.5),
+    DOUBLE_DQN: (plots.INK, ":", 1.5),
+    ENSEMBLE: (plots.VERMILION, "-", 2.4),
+    ENSEMBLE_MORE: (plots.VERMILION, "--", 1.5),
+    ENSEMBLE_GATE: (plots.PINK, "-", 1.7),
+    "without the horizon": (plots.ORANGE, ":", 1.5),
+    "own bootstrap": (plots.PINK, ":", 1.5),
+    "all act": (plots.GREEN, ":", 1.5),
+    "one λ": (plots.GREY, "--", 1.5),
+    "one learner": (plots.BLUE, ":", 1.5),
 }
 
 
@@ -46,7 +89,15 @@ class Task:
     ceiling: float | None = None
     """The score that counts as 1; None for the best mean of a method, over all tasks of the same environment."""
     env_args: tuple[str, ...] = ()
+    numbered: str = ""
+    """The argument of the environment that is the run's seed, such as the number of a maze."""
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Where the task differs from the suite's scale."""
     group: str = ""
     """Tasks are aggregated by group."""
     anchor: float | None = None
     """A published training average of DQN after as many steps."""
+
+    def arguments(self, seed: int) -> tuple[str, ...]:
+        """The environment's arguments in the run of a seed."""
+        return (*self.env_args, f"{self.numbered}={seed}") if self.numbered else self.env_args

@@ -1,0 +1,74 @@
+"""Beyond the paper: one method against EBU and Peng's Q(λ), the tasks for choosing
+
+Is there one method with one setting that learns in fewer steps than both, wherever whole episodes can be replayed? Everything
+about it is chosen on these tasks; it is judged on others. Scores are normalised: 0 is random play, 1 a public anchor that was
+fixed before the first run.
+
+The protocol is docs/beyond.md: thresholds, tried values, statistics, and what counts as a win. The tasks for judging are the
+item ``beyond-judging``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ebu.experiments.items.minatar import EXPECTED, RANDOM
+from ebu.experiments.suites.comparison import DELAYED, compare
+from ebu.experiments.suites.item import suite
+from ebu.experiments.suites.tasks import (
+    ABLATIONS,
+    BASELINES,
+    CANDIDATES,
+    DQN,
+    EBU_HALF,
+    EBU_ONE,
+    ENSEMBLE,
+    ENSEMBLE_GATE,
+    PENG,
+    Task,
+)
+
+AS_THEY_ARE, ONE_REWARD = "as they are", "one reward at the end"
+# The score that counts as 1: twice what MinAtar's own DQN scores after 100,000 steps; where that is not known, seven times
+# random play, the smallest such ratio among the others.
+ANCHORS = {game: 7 * RANDOM[game] if known is None else 2 * known for game, known in EXPECTED.items()}
+MAZE: dict[str, Any] = {"preset": "paper", "steps": 200_000, "train_freq": 50, "eval_every": 10_000, "eval_episodes": 1}
+RANDOM_MAZE = {0.4: 291.0, 0.5: 227.0}  # by wall density; uniform actions, 120 episodes of 40 mazes
+
+
+def both_ways(*games: str) -> list[Task]:
+    """MinAtar games as they are, and with all rewards at the episode's end."""
+    plain = [Task(game, f"MinAtar/{game}-v1", RANDOM[game], ANCHORS[game], group=AS_THEY_ARE) for game in games]
+    late: dict[str, Any] = {"env_args": ("reward_delay=episode",), "group": DELAYED}
+    return [*plain, *(replace(task, name=f"{task.name}, {DELAYED}", **late) for task in plain)]
+
+
+def minigrid(*names: str) -> list[Task]:
+    return [Task(name, f"MiniGrid-{name}-v0", floor=0.0, ceiling=1.0, group=ONE_REWARD) for name in names]
+
+
+def maze(density: float) -> Task:
+    """The paper's maze with redrawn digits, another one for each seed."""
+    name, walls = f"maze, {100 * density:.0f} % walls", (f"wall_density={density}",)
+    return Task(name, "maze", RANDOM_MAZE[density], 1_000.0, walls, "maze_seed", MAZE, ONE_REWARD)
+
+
+TASKS = (*both_ways("SpaceInvaders", "Breakout"), *minigrid("DoorKey-5x5", "SimpleCrossingS9N1"), maze(0.4))
+METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS)
+FIRST_LOOK = (EBU_HALF, EBU_ONE, PENG, DQN, ENSEMBLE, ENSEMBLE_GATE, "without the horizon", "own bootstrap")
+
+SCALE: dict[str, Any] = {"steps": 100_000, "train_freq": 1, "eval_every": 5_000, "eval_episodes": 20}
+LOOK: dict[str, Any] = {"steps": 30_000, "eval_every": 2_500, "eval_episodes": 10}
+QUICK: dict[str, Any] = {"steps": 3_000, "learning_starts": 500, "eval_every": 500, "eval_episodes": 3, "log_every": 500}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "quick": {"tasks": (TASKS[0], TASKS[2]), "methods": (EBU_HALF, PENG, DQN, ENSEMBLE), "seeds": 1, "scale": SCALE | QUICK},
+    "laptop": {"tasks": TASKS[:4], "methods": FIRST_LOOK, "seeds": 3, "scale": SCALE | LOOK},
+    "full": {"tasks": TASKS, "methods": METHODS, "seeds": 10, "scale": SCALE},
+}
+
+ALT = (
+    "Learning curves of all methods, one panel for each task for choosing, and their normalised scores over the tasks of each "
+    "group; the tables have the numbers."
+)
+ITEM = suite(__name__, __doc__, ALT, SETTINGS, compare)
