@@ -62,6 +62,11 @@ class Share:
         blueprint = blueprint_from_json(text.numpy().tobytes().decode())
         return cls(group, blueprint, group.own_device(torch.device(device)))
 
+    @property
+    def learners(self) -> int:
+        """Those of all ranks."""
+        return self._blueprint.learners
+
     def network(self, name: NetworkName) -> Ensemble:
         return self.learner.online if name == "online" else self.learner.target
 
@@ -99,8 +104,8 @@ class Share:
 
     @torch.no_grad()
     def fill(self, name: NetworkName, weights: Tensor) -> None:
-        """These weights [P] to every learner."""
-        self.network(name).parameters.copy_(weights.expand_as(self.network(name).parameters))
+        """To every learner its own of these weights [K, P]."""
+        self.network(name).parameters.copy_(weights[self.own.start : self.own.stop])
 
     def fetch(self, name: NetworkName, learner: int, into: Tensor | None = None) -> None:
         """The weights of one learner of another rank, written into rank 0's tensor."""
@@ -182,9 +187,10 @@ class DistributedEnsemble:
         return self._visitor.named_tensors()
 
     def load_named_tensors(self, tensors: dict[str, Tensor]) -> None:
-        """One learner's weights, given to all."""
-        self._visitor.load_named_tensors(tensors)
-        self._call("fill", self._name, self._visitor.parameters[0])
+        """One learner's weights, given to all; or those of as many learners as there are."""
+        everyone = fastest_ensemble(self._skeleton, self._share.learners, self.device)
+        everyone.load_named_tensors(tensors)
+        self._call("fill", self._name, everyone.parameters)
         self.forget()
 
     def forget(self) -> None:

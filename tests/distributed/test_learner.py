@@ -167,6 +167,23 @@ def test_weights_of_a_policy_file_are_given_to_all_learners(group, tmp_path):
             assert torch.equal(tensor, saved[name])
 
 
+def test_an_ensemble_trains_on_two_ranks_as_in_one_process_and_each_learner_takes_its_own_weights(group, tmp_path):
+    small = {**SMALL, "trace_lambdas": (0.5, 0.6, 0.9), "horizon_updates": 50, "gate": 0.5, "eval_every": 0}
+    config = configure("ensemble-q", "CartPole-v1", **small)
+    alone, together = (ebu.Agent.from_config(config, ranks=ranks) for ranks in (None, Ranks(group)))
+    for agent in (alone, together):
+        agent.learn(200)
+    torch.testing.assert_close(together.loop.learner.state_dict(), alone.loop.learner.state_dict(), **RUN)
+    together.save(tmp_path / "p")
+    saved = ebu.load(tmp_path / "p")._restored
+    assert saved.learners == 3
+    fresh = ebu.Agent.from_config(config, ranks=Ranks(group))
+    fresh.restore(saved)
+    for k in range(3):
+        for name, tensor in fresh.loop.learner.online.named_tensors(k).items():
+            assert torch.equal(tensor, saved.tensors[name][k])
+
+
 # ---------------------------------------------------------------------- resuming
 
 
