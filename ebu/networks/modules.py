@@ -148,7 +148,9 @@ class PartsNetwork(nn.Module):
         frames, parts, start = states.flatten(2), [], 0
         for part in self.spec.parts:
             end = start + part.frame_bytes
-            numbers = frames[:, :, start:end].contiguous().view(getattr(torch, part.dtype))
+            # A copy even of a single state: its slice counts as contiguous, with the strides and the offset of the frame.
+            own = frames[:, :, start:end].clone(memory_format=torch.contiguous_format)
+            numbers = own.view(getattr(torch, part.dtype))
             parts.append(numbers.unflatten(2, part.shape))
             start = end
         return parts

@@ -76,6 +76,15 @@ def test_the_bytes_of_a_frame_are_its_parts():
     assert ObservationSpec.from_json(spec.to_json()) == spec
 
 
+def test_a_lone_state_is_read_whatever_the_length_of_its_frame():
+    space = spaces.Dict(b=spaces.Box(0, 255, (5, 5, 3), np.uint8), c=spaces.Discrete(9), d=spaces.Box(-1, 1, (3,), np.float32))
+    description, given = describe(space), space.sample()  # 75, 8 and 12 bytes: neither aligned nor of a length in eights
+    lone = torch.from_numpy(description.encode(given))[None]
+    picture, category, numbers = build_network(description.spec, 2, 1, NetworkConfig(network="mlp")).split(lone)
+    assert np.array_equal(picture[0, 0], given["b"].transpose(2, 0, 1))
+    assert category.item() == given["c"] and np.array_equal(numbers[0, 0], given["d"])
+
+
 @pytest.mark.parametrize("settings", [{}, {"layer_norm": True, "dueling": True}, {"network": "mlp"}, {"network": "minatar"}])
 @pytest.mark.parametrize("stack", [1, 2])
 def test_every_part_decides_and_learners_equal_networks_apart(double, settings, stack):
