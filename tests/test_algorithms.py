@@ -2,6 +2,8 @@ import pytest
 
 import ebu
 from ebu.agent import AGENTS
+from ebu.algorithms.dqn import minibatches_ahead
+from ebu.presets import configure
 from ebu.registry import methods
 
 QUICK = {"seed": 0, "learning_starts": 100, "eval_every": 0, "sync_interval": 200, "hidden_sizes": (16,), "batch_size": 16}
@@ -80,10 +82,10 @@ def test_impossible_settings_are_refused_before_training_in_one_line(algo, setti
     ("settings", "ahead"),
     [
         ({}, 8),
-        ({"stack": 1}, 1),
+        ({"stack": 1}, 8),
         ({"tau": 0.5}, 1),
         ({"double_q": True}, 1),
-        ({"target_update_interval": 40, "train_freq": 4}, 1),
+        ({"target_update_interval": 100, "train_freq": 1}, 1),
     ],
     ids=str,
 )
@@ -97,6 +99,12 @@ def test_single_steps_are_drawn_ahead_while_their_targets_stay_the_same(name, se
     agent.learn(160)
     assert loop.updates > 10 and set(drawn) == {4 * ahead}
     assert len(drawn) == -(-loop.updates // ahead)
+
+
+@pytest.mark.parametrize(("env", "ahead"), [("maze", 1), ("ALE/Breakout-v5", 8)])
+def test_the_papers_settings_draw_as_they_did(env, ahead):
+    """The rows of results/ were made with these."""
+    assert minibatches_ahead(configure("dqn", env, preset="paper")) == ahead
 
 
 def test_prioritised_replay_scales_the_step_size_once():

@@ -23,7 +23,8 @@ from ebu.training.logger import Logger
 if TYPE_CHECKING:
     import torch
 
-    from ebu.learning.learner import Blueprint, Learner
+    from ebu.learning.blueprint import Blueprint
+    from ebu.learning.learner import Learner
     from ebu.networks.policy_file import SavedPolicy
     from ebu.training.environments import Environments
     from ebu.training.loop import TrainingLoop
@@ -113,7 +114,7 @@ class BaseAgent:
         return self._loop
 
     def _make_loop(self) -> TrainingLoop:
-        from ebu.learning.learner import Blueprint
+        from ebu.learning.blueprint import Blueprint
         from ebu.training.loop import TrainingLoop
 
         method, interface = self.method, self.interface

@@ -27,13 +27,13 @@ FEW_UPDATES = 100  # between copies of the target network: then what was drawn a
 def minibatches_ahead(config: Config) -> int:
     """How many minibatches of single steps are drawn and given targets at once.
 
-    Between two copies of the target network a target does not depend on when it is computed, and many stacks of frames
+    Between two copies of the target network a target does not depend on when it is computed, and many states are read and
     pass through the network faster than a few. The original DQN draws 16 ahead. Where targets move with every update, one.
     """
     learner = config.learner
     updates_between_copies = learner.target_update_interval * learner.gradient_steps // learner.train_freq
-    moves = learner.tau < 1.0 or config.target.double_q or updates_between_copies < FEW_UPDATES
-    return 1 if moves or config.memory.stack == 1 else MINIBATCHES_AHEAD
+    moves = learner.tau < 1.0 or config.target.double_q or updates_between_copies <= FEW_UPDATES
+    return 1 if moves else MINIBATCHES_AHEAD
 
 
 def best_next(span: SpanValues, config: Config) -> Tensor:

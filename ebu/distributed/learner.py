@@ -21,7 +21,8 @@ from ebu.config import flat, from_json
 from ebu.distributed.processes import LostRank, ProcessGroup, join, shares_of
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
-from ebu.learning.learner import Blueprint, Update
+from ebu.learning.blueprint import Blueprint
+from ebu.learning.learner import Update
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.factories import name_of
 from ebu.networks.fastest import fastest_ensemble

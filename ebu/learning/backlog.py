@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,13 @@ from torch import Tensor
 from ebu.learning.placed_states import PlacedStates
 from ebu.types import Array, Batch, Span, Targets
 
+Column = Any  # one number for each step: a tensor on the device, on the CPU an array, which is gathered and sliced faster
+
 
 @dataclass
 class _Pending:
+    """A span with its targets. What is handed out is put in order once, so that a minibatch is a slice of it."""
+
     span: Span
     targets: Targets
     states: PlacedStates
@@ -30,6 +34,52 @@ class _Pending:
 
     def __len__(self) -> int:
         return len(self.span.trained) - self.used
+
+    def take(self, count: int) -> Batch:
+        """The next steps, up to so many."""
+        part = slice(self.used, self.used + count)
+        self.used = min(part.stop, len(self.span.trained))
+        return Batch(
+            states=self.states(self._rows[part]),
+            actions=torch.as_tensor(self._actions[part]),
+            targets=torch.as_tensor(self._values[:, part]).contiguous(),
+            steps=self._steps[part],
+            columns={name: torch.as_tensor(column[:, part]).contiguous() for name, column in self._columns.items()},
+            weights=None if self._weights is None else torch.as_tensor(self._weights[part]),
+        )
+
+    @cached_property
+    def _rows(self) -> Array:
+        return self.span.rows[self.span.trained]
+
+    @cached_property
+    def _steps(self) -> Array:
+        return self.span.steps[self.span.trained]
+
+    @cached_property
+    def _actions(self) -> Column:
+        return self._placed(self.span.actions[self.span.trained])
+
+    @cached_property
+    def _weights(self) -> Column | None:
+        weights = self.span.weights
+        return None if weights is None else self._placed(weights[self.span.trained])
+
+    @cached_property
+    def _values(self) -> Column:
+        return self._ordered(self.targets.values)
+
+    @cached_property
+    def _columns(self) -> dict[str, Column]:
+        return {name: self._ordered(column) for name, column in self.targets.columns.items()}
+
+    def _placed(self, array: Array) -> Column:
+        device = self.targets.values.device
+        return array if device.type == "cpu" else torch.from_numpy(array).to(device)
+
+    def _ordered(self, column: Tensor) -> Column:
+        trained = self.span.trained
+        return column.numpy()[:, trained] if column.device.type == "cpu" else column[:, self._placed(trained)]
 
 
 class Backlog:
@@ -46,16 +96,14 @@ class Backlog:
 
     def pop(self, count: int) -> Batch:
         """The next ``count`` steps, in the order their spans hand them out."""
-        parts: list[tuple[_Pending, Array]] = []
+        parts: list[Batch] = []
         while count:
             front = self._queue[0]
-            positions = front.span.trained[front.used : front.used + count]
-            parts.append((front, positions))
-            front.used += len(positions)
-            count -= len(positions)
+            parts.append(front.take(count))
+            count -= len(parts[-1].steps)
             if not len(front):
                 self._queue.popleft()
-        return self._batch(parts)
+        return parts[0] if len(parts) == 1 else _joined(parts)
 
     def state_dict(self) -> dict[str, Any]:
         """Pending spans with their frames, compressed: the memory may have forgotten their episodes."""
@@ -64,31 +112,17 @@ class Backlog:
     def load_state_dict(self, state: dict[str, Any], learners: int, actions: int) -> None:
         self._queue = deque(_restored(saved, self._device, learners, actions) for saved in state["pending"])
 
-    def _batch(self, parts: list[tuple[_Pending, Array]]) -> Batch:
-        def rows(pick: Any) -> Array:
-            arrays = [pick(pending.span, positions) for pending, positions in parts]
-            return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
-        def columns(pick: Callable[[Targets], Tensor]) -> Tensor:
-            tensors = [
-                pick(pending.targets).index_select(-1, torch.from_numpy(positions).to(self._device))
-                for pending, positions in parts
-            ]
-            return tensors[0] if len(tensors) == 1 else torch.cat(tensors, dim=-1)
-
-        states = [pending.states(pending.span.rows[positions]) for pending, positions in parts]
-        names = parts[0][0].targets.columns
-        weights = None
-        if parts[0][0].span.weights is not None:
-            weights = torch.from_numpy(rows(lambda span, i: span.weights[i])).to(self._device)
-        return Batch(
-            states=states[0] if len(states) == 1 else torch.cat(states),
-            actions=torch.from_numpy(rows(lambda span, i: span.actions[i])).to(self._device),
-            targets=columns(lambda targets: targets.values),
-            steps=rows(lambda span, i: span.steps[i]),
-            columns={name: columns(lambda targets, name=name: targets.columns[name]) for name in names},  # type: ignore[misc]
-            weights=weights,
-        )
+def _joined(parts: list[Batch]) -> Batch:
+    weights = [part.weights for part in parts if part.weights is not None]
+    return Batch(
+        states=torch.cat([part.states for part in parts]),
+        actions=torch.cat([part.actions for part in parts]),
+        targets=torch.cat([part.targets for part in parts], dim=-1),
+        steps=np.concatenate([part.steps for part in parts]),
+        columns={name: torch.cat([part.columns[name] for part in parts], dim=-1) for name in parts[0].columns},
+        weights=torch.cat(weights) if weights else None,
+    )
 
 
 def _saved(pending: _Pending) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from ebu.config import Config, LearnerConfig
-from ebu.envs.spaces import ObservationSpec
+from ebu.config import LearnerConfig
 from ebu.learning.losses import LOSSES
 from ebu.learning.optimisers import OPTIMISERS
+from ebu.networks.ensemble import Ensemble
 from ebu.networks.fastest import fastest_ensemble
-from ebu.networks.modules import build_network
 from ebu.types import Array, Batch
 
 if TYPE_CHECKING:
@@ -23,11 +22,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Update:
-    """What one gradient step saw; tensors stay on the device until they are read."""
+    """What one gradient step saw; tensors stay on the device until they are read. In NumPy where the learner is."""
 
-    loss: Tensor  # [K, B], each entry's share of the loss
-    values: Tensor  # [K, B] Q(s, a) before the step
-    errors: Tensor  # [K, B] target − value
+    loss: Any  # [K, B], each entry's share of the loss
+    values: Any  # [K, B] Q(s, a) before the step
+    errors: Any  # [K, B] target − value
+
+    @property
+    def total_loss(self) -> Tensor | float:
+        """Summed over the minibatch and the learners."""
+        return self.loss.sum()
+
+    @property
+    def mean_value(self) -> Tensor | float:
+        return self.values.mean()
+
+    @property
+    def first_errors(self) -> Array:
+        """Of the first learner, [B]."""
+        return self.errors[0].numpy(force=True)
 
 
 class Networks(Protocol):
@@ -74,25 +87,6 @@ class Learner(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
-@dataclass(frozen=True)
-class Blueprint:
-    """What learners are made from."""
-
-    config: Config
-    observation: ObservationSpec
-    actions: int
-    stack: int  # frames in a state
-    learners: int
-
-    def skeleton(self) -> nn.Module:
-        """The network's shape, without weights."""
-        return build_network(self.observation, self.actions, self.stack, self.config.network)
-
-    def build(self, learners: int, device: torch.device, correction: Correction | None = None) -> LocalLearner:
-        """All of the learners, or a share of them, in this process."""
-        return LocalLearner(self.skeleton(), learners, self.config.learner, device, correction)
-
-
 class LocalLearner:
     """The learners of one process."""
 
@@ -103,9 +97,10 @@ class LocalLearner:
         config: LearnerConfig,
         device: torch.device,
         correction: Correction | None = None,
+        form: Callable[[nn.Module, int, torch.device], Ensemble] = fastest_ensemble,
     ) -> None:
-        self.online = fastest_ensemble(skeleton, learners, device)
-        self.target = fastest_ensemble(skeleton, learners, device)
+        self.online = form(skeleton, learners, device)
+        self.target = form(skeleton, learners, device)
         self._tau = config.tau
         self._max_grad_norm = config.max_grad_norm
         self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)

@@ -39,7 +39,6 @@ class ElementwiseOptimiser:
         tensors = (parameters, gradient, *self._state.values())
         self._blocks = list(_blocks(tensors))
 
-    @torch.no_grad()
     def step(self) -> None:
         self.steps += 1
         self._apply()
@@ -123,6 +122,13 @@ class Adam(ElementwiseOptimiser):
             maximize=False,
         )
         increment_version(self._parameters)  # which the fused form omits, and by which caches see that weights have changed
+
+
+class FusedAdam(Adam):
+    """In the fused form however few weights there are."""
+
+    def _apply(self) -> None:
+        self._apply_fused()
 
 
 OPTIMISERS: dict[str, type[ElementwiseOptimiser]] = {

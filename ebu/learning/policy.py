@@ -61,7 +61,7 @@ class Policy:
     def act(self, state: Array, epsilon: float, rng: np.random.Generator) -> tuple[int, float]:
         """An action and the probability μ with which it was chosen (1 where it is not needed)."""
         explored = self.explore(epsilon, rng)
-        greedy = self.greedy([state])[0] if self.needs_values(explored) else None
+        greedy = int(self.values(state).argmax()) if self.needs_values(explored) else None
         return self.chosen(explored, greedy, epsilon)
 
     def explore(self, epsilon: float, rng: np.random.Generator) -> int | None:

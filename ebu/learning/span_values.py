@@ -39,10 +39,22 @@ class SpanValues:
         self._learner = learner
         self._device = learner.online.device
         self.states = PlacedStates(span, self._device)
-        self.rewards = self.tensor(span.rewards)
-        self.discounts = self.tensor(span.discounts)
-        self.actions = self.tensor(span.actions)
-        self.continues = self.tensor(span.continues)
+
+    @cached_property
+    def rewards(self) -> Tensor:
+        return self.tensor(self.span.rewards)
+
+    @cached_property
+    def discounts(self) -> Tensor:
+        return self.tensor(self.span.discounts)
+
+    @cached_property
+    def actions(self) -> Tensor:
+        return self.tensor(self.span.actions)
+
+    @cached_property
+    def continues(self) -> Tensor:
+        return self.tensor(self.span.continues)
 
     def tensor(self, array: Array) -> Tensor:
         return torch.from_numpy(array).to(self._device)
@@ -71,17 +83,18 @@ class SpanValues:
         return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
 
     def _values(self, network: Networks, rows: Array) -> Tensor:
-        parts = []
         at_once = FORWARD_IMAGES_ON_CPU if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
-        for part in np.split(rows, range(at_once, len(rows), at_once)):
-            if self._should_stop():
-                raise Interrupted
-            with torch.no_grad():
-                values = network.values(self.states(self._padded(part)))
-                parts.append(values[:, : len(part)])
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if len(rows) <= at_once:
+            return self._values_at_once(network, rows)
+        parts = [self._values_at_once(network, part) for part in np.split(rows, range(at_once, len(rows), at_once))]
+        return torch.cat(parts, dim=1)
 
-    def _padded(self, rows: Array) -> Array:
-        """Images: the last one again, up to a number of them that comes often."""
+    def _values_at_once(self, network: Networks, rows: Array) -> Tensor:
+        if self._should_stop():
+            raise Interrupted
         missing = -len(rows) % IMAGE_ROWS if self._has_images else 0
-        return np.pad(rows, (0, missing), mode="edge") if missing else rows
+        with torch.no_grad():
+            if not missing:
+                return network.values(self.states(rows))
+            padded = np.pad(rows, (0, missing), mode="edge")  # the last one again, up to a number that comes often
+            return network.values(self.states(padded))[:, : len(rows)]

@@ -180,7 +180,7 @@ class EpisodeMemory:
             return self.read(episodes, steps - starts, np.ones_like(steps))
         count = len(steps)
         return Span(
-            frames=self._frames.read(episodes, starts + episodes, steps - starts, np.full(count, 2)),
+            frames=self._frames.read_pairs(episodes, starts + episodes, steps - starts),
             stack_index=None,
             rows=np.arange(0, 2 * count, 2),
             actions=table["action"].astype(np.int64),

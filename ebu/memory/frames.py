@@ -42,6 +42,9 @@ class FrameStore(Protocol):
         ``first_rows`` is the number, over all episodes ever stored, of each episode's first observation.
         """
 
+    def read_pairs(self, episodes: Array, first_rows: Array, starts: Array) -> Array:
+        """The same for pieces of two observations each."""
+
     def drop_oldest(self, frames: int) -> None:
         """Forget the oldest episode, which had this many observations."""
 
@@ -70,6 +73,11 @@ class PlainFrames:
 
     def read(self, episodes: Array, first_rows: Array, starts: Array, counts: Array) -> Array:
         return self._ring.take(ranges(first_rows + starts, counts))
+
+    def read_pairs(self, episodes: Array, first_rows: Array, starts: Array) -> Array:
+        rows = np.repeat(first_rows + starts, 2)
+        rows[1::2] += 1
+        return self._ring.take(rows)
 
     def drop_oldest(self, frames: int) -> None:
         self._ring.drop_before(self._ring.first + frames)
@@ -120,6 +128,9 @@ class CompressedFrames:
             room[: end - begin] = memoryview(self._decompressor.decompress(block))[begin:end]
             room = room[end - begin :]
         return frames
+
+    def read_pairs(self, episodes: Array, first_rows: Array, starts: Array) -> Array:
+        return self.read(episodes, first_rows, starts, np.full(len(starts), 2))
 
     def drop_oldest(self, frames: int) -> None:
         self._blocks.drop_before(int(self._firsts.take(np.array([self._firsts.first]))[0]) + _blocks_of(frames))

@@ -58,13 +58,13 @@ class EpisodeSampler(Stateless):
     minibatches = 8
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
-        chosen = np.zeros(0, np.int64)
-        reached = np.zeros(0, np.int64)
-        while not len(reached) or reached[-1] < wanted:
-            guess = 1 + (wanted * memory.episodes) // memory.steps  # by the mean length; a few draws too many are cheap
+        guess = 1 + (wanted * memory.episodes) // memory.steps  # by the mean length; a few draws too many are cheap
+        chosen = rng.integers(memory.first_episode, memory.end_episode, guess)
+        reached = np.cumsum(memory.lengths(chosen))
+        while reached[-1] < wanted:
             chosen = np.concatenate([chosen, rng.integers(memory.first_episode, memory.end_episode, guess)])
             reached = np.cumsum(memory.lengths(chosen))
-        return whole_episodes(memory, chosen[: 1 + np.searchsorted(reached, wanted)])
+        return whole_episodes(memory, chosen[: 1 + reached.searchsorted(wanted)])
 
 
 class TransitionSampler(Stateless):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ebu.targets.scan import ABSENT, next_along_time, piece_ends, scan_max_affine
+from ebu.targets.scan import ABSENT, piece_ends, scan_max_affine
 
 
 def backward(
@@ -41,7 +41,7 @@ def backward(
     beta = torch.as_tensor(beta, dtype=q_next.dtype, device=q_next.device).unsqueeze(-1)  # [..., 1]
     shape = q_next.shape[:-1]
     ends = piece_ends(continues, shape, q_next.device)
-    next_actions = next_along_time(actions).expand(shape).unsqueeze(-1)  # A_{t+1}; the last one is never used
+    next_actions = actions.roll(-1, -1).expand(shape).unsqueeze(-1)  # A_{t+1}; the last one is never used
 
     own = q_next.gather(-1, next_actions).squeeze(-1)
     others = q_next.scatter(-1, next_actions, ABSENT).amax(-1)

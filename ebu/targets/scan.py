@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import torch
 from torch import Tensor
 
@@ -20,12 +22,9 @@ def next_along_time(x: Tensor) -> Tensor:
 
 def piece_ends(continues: Tensor | None, shape: torch.Size, device: torch.device) -> Tensor:
     """Where the recursion stops: the last step of each piece and, always, the last step of all. Shape ``shape``."""
-    if continues is None:
-        ends = torch.zeros(shape[-1], dtype=torch.bool, device=device)
-    else:
-        ends = ~continues
-    last = torch.arange(shape[-1], device=device) == shape[-1] - 1
-    return (ends | last).expand(shape)
+    ends = torch.zeros(shape[-1], dtype=torch.bool, device=device) if continues is None else ~continues
+    ends[..., -1] = True
+    return ends.expand(shape)
 
 
 def scan_max_affine(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
@@ -57,14 +56,13 @@ def scan_affine(constant: Tensor, slope: Tensor) -> Tensor:
 
 def _scan_by_loop(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
     """The same recursion, one Python float at a time."""
-    streams = []
-    length = stop.shape[-1]
-    for cs, es, ms in zip(*(x.reshape(-1, length).tolist() for x in (stop, go_on, slope))):
+    results = array("d")  # from which a tensor is made several times faster than from a list
+    for cs, es, ms in zip(*(x.reshape(-1, stop.shape[-1]).tolist() for x in (stop, go_on, slope))):
         y = 0.0
-        ys = [0.0] * length
-        for t in range(length - 1, -1, -1):
-            through = es[t] + ms[t] * y
-            c = cs[t]
-            y = ys[t] = c if c > through else through if through >= c else c + through  # the last is NaN, and stays so
-        streams.append(ys)
-    return torch.tensor(streams, dtype=stop.dtype, device=stop.device).reshape(stop.shape)
+        ys = []
+        for c, e, m in zip(reversed(cs), reversed(es), reversed(ms)):
+            through = e + m * y
+            y = c if c > through else through if through >= c else c + through  # the last is NaN, and stays so
+            ys.append(y)
+        results.extend(reversed(ys))
+    return torch.frombuffer(results, dtype=torch.float64).to(stop.dtype, copy=True).view(stop.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from ebu.learning.policy import FrameStack, Policy, act_together
 from ebu.seeding import Streams, draw_seed
@@ -28,28 +29,25 @@ class Actors:
     def play(self, policies: Sequence[Policy], epsilon: float, streams: Streams, when: str) -> list[Step]:
         """One step in every environment, each with its policy; a new episode begins where none is open."""
         self._begin(streams, when)
-        opening, episodes = self._random_first_actions, self._episodes()
+        episodes, opening = cast(list[OpenEpisode], self.open), self._random_first_actions
         epsilons = [1.0 if len(episode.actions) < opening else epsilon for episode in episodes]
-        states = [state for state in self._states if state is not None]
-        chosen = act_together(policies, states, epsilons, streams.exploration)
+        chosen = act_together(policies, cast(list[Array], self._states), epsilons, streams.exploration)
         results = self.environments.step([action for action, _ in chosen], when)
-        for actor, (episode, result, (action, probability)) in enumerate(zip(episodes, results, chosen)):
-            episode.append(action, probability, result.frame, result.reward, result.learned_reward)
+        for actor, result in enumerate(results):
+            action, probability = chosen[actor]
+            episodes[actor].append(action, probability, result.frame, result.reward, result.learned_reward)
             self._states[actor] = self._frames[actor].push(result.frame)
         return results
 
     def _begin(self, streams: Streams, when: str) -> None:
         """Seeds are drawn in the order of the environments; each episode keeps its own."""
-        idle = [actor for actor, episode in enumerate(self.open) if episode is None]
-        if not idle:
+        if all(self.open):
             return
+        idle = [actor for actor, episode in enumerate(self.open) if episode is None]
         seeds = {actor: draw_seed(streams.episodes) for actor in idle}
         for actor, frame in self.environments.reset(seeds, when).items():
             self.open[actor] = OpenEpisode(seeds[actor], [frame])
             self._states[actor] = self._frames[actor].begin(frame)
-
-    def _episodes(self) -> list[OpenEpisode]:
-        return [episode for episode in self.open if episode is not None]
 
     def length(self, actor: int) -> int:
         """Steps of the open episode."""

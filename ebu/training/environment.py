@@ -6,10 +6,8 @@ Whatever it raises becomes an EnvironmentFailure of one line that says when.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import gymnasium
 import numpy as np
@@ -47,8 +45,7 @@ class Interface:
             raise UserError(f"the agent was made for {self}, the environment has {other}{shared}")
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """What came back after an action."""
 
     frame: Array  # encoded
@@ -71,41 +68,48 @@ class Environment:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self._observations = describe(env.observation_space)
         self.reward_clip = reward_clip
-        self._frames_can_be_damaged = self._observations.spec.can_be_damaged
+        spec = self._observations.spec
+        self._zeros = np.zeros(math.prod(spec.shape), spec.dtype) if spec.can_be_damaged else None
 
     def encode(self, observation: Any) -> Array:
         """An observation as it is stored; an InvalidValue where the space does not promise such a one."""
         frame = self._observations.encode(observation)
-        if self._frames_can_be_damaged and not np.isfinite(frame).all():
+        if self._zeros is not None and self._zeros.dot(frame.reshape(-1)) != 0.0:  # NaN and infinity times 0 are NaN
             place = np.argwhere(~np.isfinite(frame))[0].tolist()
             raise InvalidValue(f"with {frame[tuple(place)]} at index {place}")
         return frame
 
     def reset(self, seed: int, when: str) -> Array:
         """The first frame of an episode; ``when`` is for the message if that fails."""
-        with self._failures_in_one_line(f"{when}, at reset"):
+        try:
             returned = self.env.reset(seed=seed)
+        except (Exception, SystemExit) as error:
+            self._tell_of_failure(error, when, "at reset")
         if type(returned) is not tuple or len(returned) != 2:
             self._refuse(f"from reset {shown(returned)} instead of (observation, info)", when, "at reset")
         return self._frame(returned[0], when, "at reset")
 
     def step(self, action: int, when: str) -> Step:
-        after = f"after action {action}"
-        with self._failures_in_one_line(f"{when}, {after}"):
+        try:
             returned = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            self._tell_of_failure(error, when, _after(action))
         if type(returned) is not tuple or len(returned) != 5:
             words = "instead of (observation, reward, terminated, truncated, info), the interface of Gymnasium"
-            self._refuse(f"from step {shown(returned)} {words}", when, after)
+            self._refuse(f"from step {shown(returned)} {words}", when, _after(action))
         observation, reward, terminated, truncated, info = returned
-        frame = self._frame(observation, when, after)
-        raw = reward if type(reward) is float else self._number(reward, when, after)
+        try:
+            frame = self.encode(observation)
+        except InvalidValue as error:
+            self._refuse(f"the observation {error}", when, _after(action))
+        raw = reward if type(reward) is float else self._number(reward, when, _after(action))
         learned = clip_reward(raw, self.reward_clip)
         if not (math.isfinite(raw) and abs(learned) <= LARGEST_REWARD):
-            self._refuse(f"the reward {raw}", when, after)
+            self._refuse(f"the reward {raw}", when, _after(action))
         if type(terminated) is not bool or type(truncated) is not bool:
-            terminated, truncated = (self._truth(value, when, after) for value in (terminated, truncated))
+            terminated, truncated = (self._truth(value, when, _after(action)) for value in (terminated, truncated))
         if not isinstance(info, dict):
-            self._refuse(f"the info {shown(info)} instead of a dictionary", when, after)
+            self._refuse(f"the info {shown(info)} instead of a dictionary", when, _after(action))
         return Step(frame, raw, learned, terminated, truncated, info)
 
     def _frame(self, observation: Any, when: str, after: str) -> Array:
@@ -132,16 +136,17 @@ class Environment:
     def _refuse(self, what: str, when: str, after: str) -> NoReturn:
         raise EnvironmentFailure(f"the environment {self.name} returned {what} {when}, {after}")
 
-    @contextmanager
-    def _failures_in_one_line(self, when: str) -> Iterator[None]:
+    def _tell_of_failure(self, error: BaseException, when: str, after: str) -> NoReturn:
         """Whatever the environment raises, as one line that says when. Its ``sys.exit`` ends no run without a word."""
-        try:
-            yield
-        except (UserError, RunFailure):
-            raise
-        except (Exception, SystemExit) as error:
-            reason = " ".join(str(error).split())
-            raise EnvironmentFailure(f"the environment {self.name} raised {type(error).__name__} {when}: {reason}") from error
+        if isinstance(error, UserError | RunFailure):
+            raise error
+        reason = " ".join(str(error).split())
+        words = f"the environment {self.name} raised {type(error).__name__} {when}, {after}: {reason}"
+        raise EnvironmentFailure(words) from error
+
+
+def _after(action: int) -> str:
+    return f"after action {action}"
 
 
 def clip_reward(reward: float, clip: float) -> float:

@@ -242,7 +242,7 @@ class TrainingLoop:
         self.learner.set_learning_rate(learning_rate(config, passed, planned))
         update = self.learner.update(batch)
         if self.sampler.wants_errors:
-            self.sampler.feedback(batch.steps, update.errors[0].numpy(force=True))
+            self.sampler.feedback(batch.steps, update.first_errors)
         self.statistics.updated(update)
         self.updates += 1
 

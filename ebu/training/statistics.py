@@ -25,16 +25,16 @@ class TrainingStatistics:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._recent: deque[EpisodeEnded] = deque(maxlen=RECENT_EPISODES)
-        self._losses: list[Tensor] = []
-        self._values: list[Tensor] = []
+        self._losses: list[Tensor | float] = []
+        self._values: list[Tensor | float] = []
 
     def episode_ended(self, ended: EpisodeEnded) -> None:
         self._recent.append(ended)
 
     def updated(self, update: Update) -> None:
         """Kept without waiting for the device."""
-        self._losses.append(update.loss.sum())
-        self._values.append(update.values.mean())
+        self._losses.append(update.total_loss)
+        self._values.append(update.mean_value)
 
     def episodes(self) -> dict[str, float]:
         """Means over the latest episodes; nothing before the first has ended."""
@@ -84,5 +84,5 @@ class TrainingStatistics:
         )
 
 
-def _mean(scalars: Sequence[Tensor]) -> float:
-    return float(torch.stack(list(scalars)).mean())
+def _mean(scalars: Sequence[Tensor | float]) -> float:
+    return float(torch.stack([torch.as_tensor(scalar) for scalar in scalars]).mean())

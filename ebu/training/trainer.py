@@ -111,7 +111,9 @@ class Trainer:
 
     def _is_done(self) -> bool:
         """Whether nothing is left, once a run that does not end with an evaluation has been given one."""
-        if self._loop.step >= self._until and not self._loop.is_busy and not self._evaluated_at_end:
+        if self._loop.step < self._until:
+            return False
+        if not self._loop.is_busy and not self._evaluated_at_end:
             every = self._loop.config.evaluation.eval_every
             if (not every or self._until % every) and self._loop.evaluation_environment is not None:
                 self._loop.request_evaluation()

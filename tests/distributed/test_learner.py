@@ -18,7 +18,7 @@ from ebu.commands.resume import verify
 from ebu.distributed.learner import Ranks, blueprint_from_json, blueprint_to_json, require_work_for_all
 from ebu.distributed.processes import ProcessGroup, gpu_of_rank, join, shares_of
 from ebu.envs.spaces import ObservationSpec
-from ebu.learning.learner import Blueprint
+from ebu.learning.blueprint import Blueprint
 from ebu.presets import configure
 from ebu.storage.run_folder import RunFolder
 from ebu.training.listeners import row

@@ -1,0 +1,40 @@
+"""What learners are made from: the factory that chooses their form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from ebu.config import Config
+from ebu.envs.spaces import ObservationSpec
+from ebu.learning.learner import LocalLearner
+from ebu.learning.small_learner import SmallLearner
+from ebu.networks.modules import build_network
+
+if TYPE_CHECKING:
+    from ebu.registry import Correction
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What learners are made from, and which form of them suits it."""
+
+    config: Config
+    observation: ObservationSpec
+    actions: int
+    stack: int  # frames in a state
+    learners: int
+
+    def skeleton(self) -> nn.Module:
+        """The network's shape, without weights."""
+        return build_network(self.observation, self.actions, self.stack, self.config.network)
+
+    def build(self, learners: int, device: torch.device, correction: Correction | None = None) -> LocalLearner:
+        """All of the learners, or a share of them, in this process."""
+        skeleton, config = self.skeleton(), self.config.learner
+        if self.learners == 1 and device.type == "cpu" and SmallLearner.fits(skeleton, config):
+            return SmallLearner(skeleton, config, correction)
+        return LocalLearner(skeleton, learners, config, device, correction)
