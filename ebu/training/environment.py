@@ -17,6 +17,7 @@ from ebu.errors import EnvironmentFailure, RunFailure, UserError
 from ebu.types import Array
 
 REPORTED = ("shortest_path", "score", "game_over")
+SHORT_VECTOR = 32
 LARGEST_REWARD = float(np.finfo(np.float32).max)  # rewards are stored as float32
 
 
@@ -68,13 +69,12 @@ class Environment:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self._observations = describe(env.observation_space)
         self.reward_clip = reward_clip
-        spec = self._observations.spec
-        self._zeros = np.zeros(math.prod(spec.shape), spec.dtype) if spec.can_be_damaged else None
+        self._frames_can_be_damaged = self._observations.spec.can_be_damaged
 
     def encode(self, observation: Any) -> Array:
         """An observation as it is stored; an InvalidValue where the space does not promise such a one."""
         frame = self._observations.encode(observation)
-        if self._zeros is not None and self._zeros.dot(frame.reshape(-1)) != 0.0:  # NaN and infinity times 0 are NaN
+        if self._frames_can_be_damaged and not is_finite(frame):
             place = np.argwhere(~np.isfinite(frame))[0].tolist()
             raise InvalidValue(f"with {frame[tuple(place)]} at index {place}")
         return frame
@@ -147,6 +147,13 @@ class Environment:
 
 def _after(action: int) -> str:
     return f"after action {action}"
+
+
+def is_finite(frame: Array) -> bool:
+    """Whether every number is; of a short vector by its sum, which takes a fifth of the time."""
+    if frame.ndim == 1 and frame.size <= SHORT_VECTOR and math.isfinite(sum(frame.tolist())):
+        return True
+    return bool(np.isfinite(frame).all())
 
 
 def clip_reward(reward: float, clip: float) -> float:
