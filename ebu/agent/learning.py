@@ -124,6 +124,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
 
     def _learn_offline(self, updates: int, listeners: list[Listener]) -> None:
         """So many updates from the stored episodes alone."""
+        from ebu.training.offline import learn_offline
         from ebu.training.signals import stop_on_first_interrupt
 
         loop = self.loop
@@ -133,7 +134,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
         asked: list[bool] = []
         loop.should_stop = lambda: bool(asked)
         with self._learning(), self.threads(), stop_on_first_interrupt(lambda: asked.append(True)):
-            for event in loop.learn_offline(updates):
+            for event in learn_offline(loop, updates):
                 answers = [listener(event) for listener in listeners]  # all are told, also when one asks to stop
                 if any(answer is False for answer in answers):
                     return

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from ebu.memory.samplers import Sampler
 from ebu.seeding import Streams, torch_generator, unchanged_if_interrupted
 from ebu.storage.faults import reached
 from ebu.training.actors import Actors
+from ebu.training.due import due_after
 from ebu.training.environment import Environment, Interface, Step, game_score, relative_length
 from ebu.training.environments import Environments
 from ebu.training.evaluate import evaluate
@@ -89,7 +89,7 @@ class TrainingLoop:
         self.phases: dict[str, Callable[[], Event | None]] = {
             "learn": self._learn,
             "update_target": self.learner.update_target,
-            "log": lambda: Trained(self.step, self._metrics(), self.logger.take()),
+            "log": lambda: Trained(self.step, self.metrics(), self.logger.take()),
             "evaluate": self.evaluate,
         }
         self.longest_episode = min(config.environment.max_episode_steps, config.memory.buffer_size)
@@ -133,7 +133,7 @@ class TrainingLoop:
             except BaseException:  # the environment's state is unknown
                 self.drop_open_episodes()
                 raise
-            self.due = self._what_is_due(before, episodes)
+            self.due = due_after(self, before, episodes)
             yield from played
         while self.due:
             if self.should_stop():
@@ -142,22 +142,6 @@ class TrainingLoop:
             del self.due[0]
             if event is not None:
                 yield event
-
-    def _what_is_due(self, before: int, episodes_before: int) -> list[str]:
-        """The names of the phases that follow the steps just played: learning as after each of them, the rest once."""
-        learner, evaluation, run, now = self.config.learner, self.config.evaluation, self.config.run, self.step
-        due = []
-        for step in range(before + 1, now + 1):
-            if step > learner.learning_starts and step % learner.train_freq == 0 and self.memory.episodes:
-                due += ["learn"] * learner.gradient_steps
-            if step % learner.target_update_interval == 0:
-                due.append("update_target")
-        by_episodes = _passed(run.log_interval, episodes_before, self.episodes)
-        if by_episodes if run.log_interval else _passed(run.log_every, before, now):
-            due.append("log")
-        if _passed(evaluation.eval_every, before, now) and self.evaluation_environment is not None:
-            due.append("evaluate")
-        return due
 
     # ------------------------------------------------------------------ environment → policy → Episode → memory
 
@@ -208,26 +192,9 @@ class TrainingLoop:
 
     def _learn(self) -> None:
         passed = self.step - self.plan_start
-        self._update(passed, self.planned_steps, self.epsilon(passed))
+        self.update(passed, self.planned_steps, self.epsilon(passed))
 
-    def learn_offline(self, updates: int) -> Iterator[Event]:
-        """So many updates from the stored episodes alone, with schedules planned over them.
-
-        The target network is updated after as many of them as there would be in ``target_update_interval`` steps.
-        """
-        config = self.config.learner
-        between = max(round(config.target_update_interval * config.gradient_steps / config.train_freq), 1)
-        for done in range(updates):
-            if self.should_stop():
-                return
-            with suppress(Interrupted):  # during the targets: nothing is changed yet
-                self._update(done, updates, self.config.exploration.exploration_final_eps)
-                if self.updates % between == 0:
-                    self.learner.update_target()
-                if (done + 1) % self.config.run.log_every == 0:
-                    yield Trained(self.step, self._metrics())
-
-    def _update(self, passed: int, planned: int, epsilon: float) -> None:
+    def update(self, passed: int, planned: int, epsilon: float) -> None:
         """One gradient step, ``passed`` of ``planned`` steps into the schedules; ``epsilon`` is the behaviour's."""
         config = self.config.learner
         if len(self.backlog) < (1 if config.whole_episode else config.batch_size):
@@ -282,7 +249,7 @@ class TrainingLoop:
         self.while_evaluating()
         return self.should_stop()
 
-    def _metrics(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Any]:
         metrics = {
             "episodes": self.episodes,
             "updates": self.updates,
@@ -307,8 +274,3 @@ def policy_of(learner: Learner, numbers: Sequence[int], actions: int, knows_prob
     online = learner.online
     of_state, of_batch = ([make(number) for number in numbers] for make in (online.state_values, online.batch_values))
     return Policy(mean_of(of_state), actions, knows_probability, mean_of(of_batch))
-
-
-def _passed(interval: int, before: int, now: int) -> bool:
-    """Whether a multiple of the interval lies after ``before`` and not after ``now``; an interval of 0 has none."""
-    return bool(interval) and now // interval > before // interval

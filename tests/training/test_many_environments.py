@@ -18,6 +18,7 @@ from ebu.learning.rotation import Rotation
 from ebu.presets import configure
 from ebu.seeding import Streams, draw_seed
 from ebu.storage.run_folder import RunFolder
+from ebu.training.due import due_after
 from ebu.training.events import EpisodeEnded, Evaluated, Trained
 from ebu.training.loop_state import from_earlier_version
 from ebu.training.trainer import Trainer
@@ -139,7 +140,7 @@ def test_updates_rows_and_evaluations_count_the_steps_of_all_environments():
 def test_a_target_that_moves_at_every_step_moves_between_the_updates_as_with_one_environment():
     loop = ebu.DQN("CartPole-v1", n_envs=4, **SMALL | {"train_freq": 2, "target_update_interval": 1}).learn(60).loop
     loop.step += 4
-    assert loop._what_is_due(loop.step - 4, loop.episodes) == ["update_target", "learn", "update_target"] * 2
+    assert due_after(loop, loop.step - 4, loop.episodes) == ["update_target", "learn", "update_target"] * 2
 
 
 def test_the_last_steps_are_taken_in_every_environment():
