@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 import ebu
-from bench.peers.cleanrl_dqn import CleanDQN, nature_network
+from bench.peers.cleanrl_dqn import nature_network, of_atari
 from bench.timing import rounds
 
 GAMES = ("Pong", "Breakout")
@@ -130,7 +130,7 @@ def stable_baselines(game: str) -> Callable[[int], object]:
 
 
 def cleanrl(game: str) -> Callable[[int], object]:
-    return CleanDQN(f"{game}NoFrameskip-v4", epsilon=EPSILON, **COMMON).learn
+    return of_atari(f"{game}NoFrameskip-v4", epsilon=EPSILON, **COMMON).learn
 
 
 def bare_passes(layout: torch.memory_format) -> Callable[[int], None]:

@@ -1,4 +1,4 @@
-"""DQN on Atari the way CleanRL's ``dqn_atari.py`` does it, as an object that can be asked for some more steps.
+"""DQN the way CleanRL's ``dqn_atari.py`` and ``dqn.py`` do it, as an object that can be asked for some more steps.
 
 CleanRL is a collection of scripts, not a package, so the structure of its script is written down here: Gymnasium's and
 Stable-Baselines3's wrappers one around the other, Stable-Baselines3's replay buffer, two plain networks, Adam, squared
@@ -8,6 +8,7 @@ error, one update per four steps. Left out is what only reports (TensorBoard, vi
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -30,7 +31,8 @@ class CleanDQN:
 
     def __init__(
         self,
-        env_id: str,
+        make: Callable[[], gymnasium.Env[Any, Any]],
+        network: Callable[[int], nn.Module],
         *,
         buffer_size: int,
         learning_starts: int,
@@ -41,11 +43,9 @@ class CleanDQN:
         train_freq: int,
         target_update_interval: int,
     ) -> None:
-        self._envs = gymnasium.vector.SyncVectorEnv(
-            [lambda: _wrapped(env_id)], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP
-        )
+        self._envs = gymnasium.vector.SyncVectorEnv([make], autoreset_mode=gymnasium.vector.AutoresetMode.SAME_STEP)
         self._actions: Any = self._envs.single_action_space
-        self._online, self._target = (nn.Sequential(_Scaled(), nature_network(int(self._actions.n))) for _ in range(2))
+        self._online, self._target = (network(int(self._actions.n)) for _ in range(2))
         self._target.load_state_dict(self._online.state_dict())
         self._optimiser = torch.optim.Adam(self._online.parameters(), lr=learning_rate)
         self._buffer = ReplayBuffer(
@@ -53,7 +53,7 @@ class CleanDQN:
             self._envs.single_observation_space,
             self._actions,
             "cpu",
-            optimize_memory_usage=True,
+            optimize_memory_usage=len(self._envs.single_observation_space.shape or ()) > 1,  # as the script for images has it
             handle_timeout_termination=False,
         )
         self._learning_starts = learning_starts
@@ -98,6 +98,10 @@ class CleanDQN:
         self._optimiser.zero_grad()
         loss.backward()
         self._optimiser.step()
+
+
+def of_atari(env_id: str, **settings: Any) -> CleanDQN:
+    return CleanDQN(lambda: _wrapped(env_id), lambda actions: nn.Sequential(_Scaled(), nature_network(actions)), **settings)
 
 
 class _Scaled(nn.Module):
