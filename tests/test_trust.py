@@ -164,6 +164,14 @@ def test_a_module_named_by_a_file_is_imported_only_when_it_is_trusted(stranger, 
         assert (stranger / "it-ran").exists()
 
 
+def test_the_command_that_a_training_names_next_is_taken(stranger, capsys):
+    assert main(["resume", "run", "--trust-env", "--quiet"]) == 0
+    following = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next"))
+    forget()
+    words = following.removeprefix("next").partition("·")[0].split()
+    assert words[:2] == ["ebu", "eval"] and main([*words[1:], "--episodes", "1"]) == 0
+
+
 def test_the_same_from_python(stranger):
     for attempt in (lambda: ebu.load("run/policy.ebu"), lambda: ebu.resume("run")):
         with pytest.raises(ebu.UserError, match="trust_env=True"):

@@ -21,7 +21,7 @@ from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
 from ebu.commands.words import flags_of, in_full
 from ebu.config import Config, check, merge_environment_arguments, override
-from ebu.envs.make import require_named
+from ebu.envs.make import names_module, require_named
 from ebu.errors import UserError
 from ebu.plugins import look_in_current_folder
 from ebu.preset_files import is_file_name, read_preset
@@ -179,7 +179,7 @@ def train_and_report(
             _print_summary(folder, agent, progress)
             return 0
         stopped = f"stopped at step {agent.loop.step:,}"
-    print(f"{stopped}; continue with: ebu resume {shlex.quote(str(folder.path))}", file=sys.stderr)
+    print(f"{stopped}; continue with: ebu resume {_place(folder, config)}", file=sys.stderr)
     return 130
 
 
@@ -217,7 +217,7 @@ def _print_summary(folder: RunFolder, agent: Agent, progress: Progress) -> None:
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
         table.add_row("greedy score", f"{sparkline(scores)}  {min(scores):.4g} … {max(scores):.4g}")
-    place = escape(shlex.quote(str(folder.path)))
+    place = escape(_place(folder, agent.config))
     table.add_row("picture", escape(str(folder.curve)))
     table.add_row("next", f"ebu eval {place}   ·   ebu play {place}")
     console.print(table, highlight=False)
@@ -229,6 +229,14 @@ def _print_summary(folder: RunFolder, agent: Agent, progress: Progress) -> None:
         ratio = summary["greedy_relative_length"]
         verdict = "the shortest path" if ratio == 1.0 else "not yet the shortest path"
         console.print(f"greedy path / shortest path = [bold]{ratio:.2f}[/]  ({verdict})", highlight=False)
+
+
+def _place(folder: RunFolder, config: Config) -> str:
+    """The run as a command takes it: a folder that names a module of the user's is used only when it is trusted."""
+    from ebu.networks.factories import is_own
+
+    needs_trust = names_module(config.environment.env) or is_own(config.network.network)
+    return shlex.quote(str(folder.path)) + (" --trust-env" if needs_trust else "")
 
 
 def _facts(summary: dict[str, Any], agent: Agent, progress: Progress) -> list[tuple[str, str]]:

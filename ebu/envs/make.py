@@ -83,9 +83,15 @@ def require_named(name: str, file: object) -> None:
     _refuse_module(name, file, f"if you trust it, name it yourself: --env {name}")
 
 
-def _refuse_module(name: str, file: object, remedy: str) -> None:
+def names_module(name: str) -> bool:
+    """Whether making the environment imports a module of the user's: ``module:id``."""
     module, colon, _ = name.partition(":")
-    if colon and module != "ebu" and module not in sys.modules:
+    return bool(colon) and module != "ebu"
+
+
+def _refuse_module(name: str, file: object, remedy: str) -> None:
+    module = name.partition(":")[0]
+    if names_module(name) and module not in sys.modules:
         words = f"{file} names the environment {name}, for which the module {module} would be imported and run"
         raise UserError(f"{words}; {remedy}")
 
