@@ -247,7 +247,7 @@ def override(config: Config, **settings: Any) -> Config:
     for name, value in settings.items():
         if name not in stages:
             close = difflib.get_close_matches(name, stages, n=1)
-            hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help` lists them"
+            hint = f"; did you mean {close[0]}?" if close else "; `ebu train --help-all` lists them"
             raise UserError(f"there is no setting {name!r}{hint}")
         if hasattr(value, "tolist"):  # NumPy's and PyTorch's numbers
             value = value.tolist()

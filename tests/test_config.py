@@ -88,7 +88,7 @@ def test_an_unknown_setting_suggests_the_one_that_was_meant(wrong, meant):
 
 
 def test_a_setting_like_no_other_points_to_the_list():
-    with pytest.raises(UserError, match="there is no setting 'xyzzy'; `ebu train --help` lists them"):
+    with pytest.raises(UserError, match="there is no setting 'xyzzy'; `ebu train --help-all` lists them"):
         override(Config(), xyzzy=1)
 
 

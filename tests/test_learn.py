@@ -80,12 +80,30 @@ def test_something_else_than_a_function_is_no_callback():
     assert "StopTrainingOnMaxEpisodes" in one_line(error)
 
 
+def test_a_function_of_other_arguments_is_refused_before_training():
+    def theirs(locals_, globals_):
+        return True
+
+    for callback, shown in ((theirs, r"theirs\(locals_, globals_\)"), (lambda: True, r"<lambda>\(\)")):
+        with pytest.raises(ebu.UserError, match=f"function of one event.*{shown}") as error:
+            ebu.DQN(Corridor(), **SMALL).learn(100, callback=callback)
+        one_line(error)
+
+
+def test_a_function_that_tells_nothing_of_its_arguments_is_a_callback():
+    assert ebu.DQN(Corridor(), **SMALL).learn(30, callback=[[].append, type]).num_timesteps == 30
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "words"),
     [
         (("MlpPolicy", "CartPole-v1"), {}, "leave out 'MlpPolicy'"),
         (("CartPole-v1",), {"policy_kwargs": {"net_arch": [64]}}, "hidden_sizes"),
         (("CartPole-v1",), {"verbose": 1}, "progress_bar"),
+        (("CartPole-v1",), {"lr": 1e-3}, "learning_rate"),
+        (("CartPole-v1",), {"learning_rate": lambda left: 1e-3 * left}, "learning_rate_schedule"),
+        (("CartPole-v1",), {"train_freq": (4, "step")}, "number of steps, such as 4"),
+        (("CartPole-v1",), {"gradient_steps": -1}, "as many as train_freq"),
     ],
 )
 def test_words_of_stable_baselines3_are_refused_with_ours(arguments, settings, words):

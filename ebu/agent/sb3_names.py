@@ -7,10 +7,12 @@ from typing import Any
 
 from ebu.errors import UserError
 
+PAGE = "docs/from-stable-baselines3.md"
 POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy")
 
 ELSEWHERE = {
     "policy": "the network follows from the observations; network= and hidden_sizes= change it",
+    "lr": "it is learning_rate",
     "policy_kwargs": 'net_arch is hidden_sizes=, optimizer_class is optimizer=, e.g. hidden_sizes=(64, 64), optimizer="adam"',
     "verbose": "learn(…, progress_bar=True) shows what happens",
     "replay_buffer_class": "what is replayed belongs to the method: ebu.PrioritizedDQN, ebu.EBU, …",
@@ -28,4 +30,10 @@ def refuse_foreign(env: Any, settings: Mapping[str, object]) -> None:
         raise UserError(f"the first argument is the environment: leave out {env!r}, {ELSEWHERE['policy']}")
     for name in settings:
         if name in ELSEWHERE:
-            raise UserError(f"there is no setting {name!r}: {ELSEWHERE[name]} (docs/from-stable-baselines3.md)")
+            raise UserError(f"there is no setting {name!r}: {ELSEWHERE[name]} ({PAGE})")
+    if callable(settings.get("learning_rate")):
+        raise UserError(f'learning_rate is a number; learning_rate_schedule="linear" is in place of a function ({PAGE})')
+    if isinstance(frequency := settings.get("train_freq"), tuple | list):
+        raise UserError(f"train_freq is a number of steps, such as 4, got {frequency!r} ({PAGE})")
+    if settings.get("gradient_steps") == -1:
+        raise UserError(f"gradient_steps is a number; -1 in Stable-Baselines3 means as many as train_freq ({PAGE})")

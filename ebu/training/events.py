@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 from ebu.errors import UserError
@@ -67,7 +68,19 @@ Callbacks = Listener | Sequence[Listener] | None
 def as_listeners(callback: Callbacks) -> list[Listener]:
     several = callback if isinstance(callback, Sequence) else [] if callback is None else [callback]
     for listener in several:
+        words = "a callback is a function of one event (docs/callbacks.md)"
         if not callable(listener):
-            words = "a callback is a function of one event (docs/callbacks.md)"
             raise UserError(f"{words}, got {type(listener).__module__}.{type(listener).__name__}")
+        if not _takes_one_argument(listener):
+            raise UserError(f"{words}, got {getattr(listener, '__name__', type(listener).__name__)}{signature(listener)}")
     return list(several)
+
+
+def _takes_one_argument(function: Callable[..., Any]) -> bool:
+    try:
+        signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # some built-in functions do not tell what they take
+        return True
+    return True
