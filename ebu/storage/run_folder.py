@@ -171,7 +171,7 @@ class RunFolder:
         if not self.checkpoints.exists():
             raise UserError(f"{self.path} is a finished trial without checkpoints; it cannot be extended")
         if steps <= config.steps:
-            raise UserError(f"{self.path} has trained for {config.steps:,} steps; --steps must be more, got {steps:,}")
+            raise UserError(f"{self.path} has trained for {config.steps:,} steps; steps must be more than that, got {steps:,}")
         extended = override(config, steps=steps)
         check(extended)
         return extended

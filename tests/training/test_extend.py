@@ -106,7 +106,7 @@ def test_two_extensions_follow_each_other(extended, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("steps", "words"), [(FIRST, "--steps must be more, got 200"), (10**13, "at most"), (0, "must be more")]
+    ("steps", "words"), [(FIRST, "steps must be more than that, got 200"), (10**13, "at most"), (0, "must be more")]
 )
 def test_what_is_no_extension_is_refused_and_changes_nothing(finished, tmp_path, steps, words, capsys):
     shutil.copytree(finished, tmp_path / "run")
