@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ebu.config import Config, flat
 from ebu.errors import UserError
 from ebu.storage.files import MAX_JSON_FILE, MAX_PICTURE, MAX_ROWS_FILE, Damaged, Missing, open_file, read_file, read_text
 
@@ -102,6 +103,13 @@ def read_run(path: Path) -> Run:
         raise UserError(f"{path} cannot be read: {error}") from error
 
 
+def _completed(settings: Row) -> Row:
+    """The settings with those that an earlier version did not have yet: resumed, its run takes their defaults, too."""
+    if "algo" not in settings or "env" not in settings:  # of no version
+        return settings
+    return settings | {name: value for name, value in flat(Config()).items() if name not in settings}
+
+
 def _read_run(path: Path) -> Run:
     try:
         settings = json.loads(read_text(path / "config.json", MAX_JSON_FILE))
@@ -117,7 +125,7 @@ def _read_run(path: Path) -> Run:
     timing, _ = read_rows(path / "timing.jsonl")
     return Run(
         path=path,
-        settings=settings,
+        settings=_completed(settings),
         training=_of_kind(rows, "train"),
         evaluations=_of_kind(rows, "eval"),
         syncs=_of_kind(rows, "sync"),

@@ -17,7 +17,7 @@ from ebu.config import flat
 from ebu.errors import UserError
 from ebu.presets import configure
 from ebu.report import figures, html
-from ebu.report.groups import command, group, slots
+from ebu.report.groups import command, differing, group, slots
 from ebu.report.page import Section, build_page
 from ebu.report.rows import read_run
 from tests.report.folders import write_maze_run, write_run
@@ -42,6 +42,16 @@ def test_seeds_are_repetitions_and_settings_are_not(tmp_path):
     runs = [write_run(tmp_path / f"{beta}-{seed}", beta=beta, seed=seed) for beta in (0.5, 1.0) for seed in (0, 1)]
     found = groups_of(*runs)
     assert [(g.method, len(g.runs)) for g in found] == [("EBU β=0.5", 2), ("EBU β=1", 2)]
+
+
+def test_a_run_of_a_version_with_fewer_settings_is_a_repetition(tmp_path):
+    older, newer = (write_run(tmp_path / name, seed=seed) for seed, name in enumerate(("older", "newer")))
+    settings = json.loads((older / "config.json").read_text())
+    del settings["gradient_steps"], settings["betas"]
+    (older / "config.json").write_text(json.dumps(settings))
+    found = groups_of(older, newer)
+    assert [(g.method, len(g.runs)) for g in found] == [("EBU", 2)]
+    assert differing(found[0].runs) == ["seed"]
 
 
 def test_where_a_run_was_computed_does_not_matter(tmp_path):
