@@ -59,7 +59,7 @@ class Acting(BaseAgent):
         try:
             return self._environment.encode(observation)
         except InvalidValue as error:
-            raise UserError(f"the agent was given an observation of another kind than it was trained on: {error}") from error
+            raise UserError(f"the agent was not trained on such an observation: {error}") from error
 
     def q_values(self, observations: list[Any]) -> Array:
         """Q(s, ·) for single observations, [B, A]; only where a state is one frame."""

@@ -260,7 +260,8 @@ def example_of(env: GivenEnv) -> gymnasium.Env[Any, Any]:
         return env[0]()
     if not isinstance(env, gymnasium.Env):
         name = f"{type(env).__module__}.{type(env).__name__}"
-        raise UserError(f"env is an id, a gymnasium.Env, or a list of functions that make one each, got {name}; see n_envs")
+        words = "env is an id, a gymnasium.Env, or a list of functions that make one each"
+        raise UserError(f"{words}, got {name}; n_envs=2 plays two copies at once (docs/many-environments.md)")
     return env
 
 

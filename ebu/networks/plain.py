@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -139,19 +142,33 @@ def export_onnx(network: PlainNetwork, path: str) -> None:
         raise UserError(f"ONNX files need an extra; install it with: {words}") from error
     examples = network.examples()
     batch = torch.export.Dim("batch")
-    torch.onnx.export(
-        network,
-        examples,
-        path,
-        input_names=network.names,
-        output_names=["values"],
-        dynamic_shapes={"observations": tuple({0: batch} for _ in examples)},
-        dynamo=True,
-        external_data=False,
-        verbose=False,
-    )
+    with _without_remarks():
+        torch.onnx.export(
+            network,
+            examples,
+            path,
+            input_names=network.names,
+            output_names=["values"],
+            dynamic_shapes={"observations": tuple({0: batch} for _ in examples)},
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     _compare(session, network, network.examples(5, seed=1))
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Without what the exporter says of packages that no network here uses, and of its own deprecated calls."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _compare(session: Any, network: PlainNetwork, observations: Sequence[Tensor]) -> None:

@@ -96,10 +96,11 @@ ONNX = ["category", "channels last, stacked"]  # the others take as long, and ar
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", [n if n in ONNX else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
-def test_onnx_runtime_gives_the_same_values_for_any_batch(name, tmp_path):
+def test_onnx_runtime_gives_the_same_values_for_any_batch(name, tmp_path, caplog):
     onnxruntime = pytest.importorskip("onnxruntime")
     agent, observations, values = case(name)
     agent.export(tmp_path / "policy.onnx")
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert [path.name for path in tmp_path.iterdir()] == ["policy.onnx"]
     session = onnxruntime.InferenceSession(tmp_path / "policy.onnx", providers=["CPUExecutionProvider"])
     names = agent.module().names

@@ -300,7 +300,7 @@ def test_an_environment_object_cannot_be_played_several_times():
         ([], {}, "a list of environments is a list of functions"),
         ([Corridor()], {}, "a list of environments is a list of functions"),
         ([Corridor, lambda: Script([1.0])], {}, "differ in their observations or actions"),
-        (gymnasium.make_vec("CartPole-v1", num_envs=2), {}, "got gymnasium.*VectorEnv; see n_envs"),
+        (gymnasium.make_vec("CartPole-v1", num_envs=2), {}, "got gymnasium.*VectorEnv; n_envs=2 plays two copies"),
         ("CartPole-v1", {"n_envs": 0}, "n_envs must be a whole number between 1 and 1024, got 0"),
         ("CartPole-v1", {"n_envs": 2, "vectorization": "threads"}, "vectorization must be one of sync, async"),
     ],
