@@ -42,6 +42,13 @@ def test_the_navigation_of_the_site_names_pages_that_exist():
     assert {f"algorithms/{path.name}" for path in (ROOT / "docs" / "algorithms").glob("*.md")} <= set(named)
 
 
+def test_the_reference_has_what_the_pages_call_on_an_agent():
+    listed = re.search(r"inherited_members: \[([^\]]+)\]", text(ROOT / "mkdocs.yml"))[1].split(", ")
+    called = set(re.findall(r"`agent\.(\w+)", text(ROOT / "docs" / "from-stable-baselines3.md")))
+    assert {"learn", "predict", "save"} <= called <= set(listed)
+    assert [name for name in listed if not hasattr(ebu.EBU, name)] == []
+
+
 @pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path, monkeypatch):
     pytest.importorskip("mkdocs", reason="the extra docs is not installed")
