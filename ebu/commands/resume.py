@@ -35,7 +35,7 @@ class ResumeArguments:
     tensorboard: bool = True
     """Write TensorBoard events into the run folder."""
     quiet: bool = False
-    """No progress."""
+    """Print no progress while training."""
     trust_env: bool = False
     """Import the module of an environment or network that the folder names as module:id."""
     drop_damaged: bool = False

@@ -57,7 +57,7 @@ class TrainArguments:
     tensorboard: bool = True
     """Write TensorBoard events into the run folder."""
     quiet: bool = False
-    """No progress."""
+    """Print no progress while training."""
     settings: Config = field(default_factory=Config)
 
 
