@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Literal, get_args, get_origin
 
 import pytest
 
@@ -12,6 +13,7 @@ from ebu.envs.families import families
 from ebu.preset_files import preset_text, read_preset
 from ebu.presets import configure, differences
 from tests.conftest import ebu_
+from tests.training.test_anything import HINTS
 
 SMALL = "--steps 60 --learning-starts 20 --eval-episodes 1 --hidden-sizes 8 --batch-size 8 --tensorboard False"
 TUNED = 'algo = "peng"\nenv = "CartPole-v1"\nlearning_rate = 2e-3\nhidden_sizes = [16, 8]\n'
@@ -65,24 +67,24 @@ def test_arguments_of_the_environment_are_added_to_the_preset_s(tmp_path):
     assert pairs == (*configure("ebu", "maze").environment.env_args, "slip=0.25")
 
 
+def another(value, hint):
+    if get_origin(hint) is Literal:
+        return next(word for word in get_args(hint) if word != value)
+    if isinstance(value, tuple):
+        return tuple(another(one, get_args(hint)[0]) for one in value)
+    return (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 3 + 1e-5
+
+
 def odd_values():
-    """Another possible value for every setting."""
-    other = {"optimizer": "rmsprop", "loss": "mse", "network": "mlp", "compress": "never", "initialisation": "he"}
-    other |= {"exploration_schedule": "quadratic", "sync_score": "mean", "eval_aggregate": "best", "n_steps": "episode"}
-    other |= {"learning_rate_schedule": "linear", "env_args": ('say="a \\\x7f ü"', "n=1"), "betas": (0.25, 1e-7)}
+    """Another possible value for every setting; by its type, but for words and what other settings depend on."""
+    other = {"env": "Acrobot-v1", "algo": "dqn", "preset": "quick", "device": "cpu", "network": "mlp", "n_steps": "episode"}
+    other["betas"] = (0.25, 1e-7)  # two learners instead of eleven
     other |= {
+        "env_args": ('say="a \\\x7f ü"', "n=1"),
         "env_wrappers": ('ClipReward {"max_reward": 1}',),
-        "hidden_sizes": (3, 5),
-        "device": "cpu",
-        "env": "Acrobot-v1",
-        "algo": "dqn",
-        "preset": "quick",
-        "vectorization": "async",
+        "betas": (0.25, 1e-7),
     }
-    for name, value in flat(Config()).items():
-        if name not in other:
-            other[name] = (not value) if isinstance(value, bool) else value + 1 if isinstance(value, int) else value / 3 + 1e-5
-    return other
+    return {name: another(value, HINTS[name]) for name, value in flat(Config()).items() if name not in other} | other
 
 
 def test_every_setting_survives_the_file(tmp_path):

@@ -45,6 +45,7 @@ HINTS = {
         get_type_hints(stage.default_factory) if dataclasses.is_dataclass(stage.default_factory) else {}
     ).items()
 } | {"algo": str, "preset": str, "steps": int}
+DRAWN = [name for name in field_names() if name not in ("env", "algo", "preset")]  # these three are drawn first
 
 WORDS = [
     "", " ", "nan", "inf", "-inf", "None", "true", "0", "-1", "1e9", "β", "日本", "🎲", "a b", "a\nb", "\x00", "\x1b[2J",
@@ -104,7 +105,7 @@ def sensible(name, env):
         return st.sampled_from([(), ('ClipReward {"max_reward": 1}',)])
     if name == "hidden_sizes":
         return st.lists(st.integers(1, 12), min_size=1, max_size=3).map(tuple)
-    if name == "betas":
+    if hint == tuple[float, ...]:  # one number for each learner
         return st.lists(st.floats(0, 1), min_size=1, max_size=4).map(tuple)
     if name == "device":
         return st.sampled_from(["cpu", "auto"])
@@ -129,7 +130,7 @@ def absurd(name, env):
     if name == "env_args":
         pairs = NO_ARGUMENTS.get(family(env).name, []) + NO_ARGUMENTS["other"]
         return st.one_of(st.lists(st.sampled_from(pairs), max_size=2).map(tuple), st.sampled_from(STRANGE))
-    if name in ("hidden_sizes", "betas"):
+    if HINTS[name] in (tuple[int, ...], tuple[float, ...]):
         items = st.lists(st.sampled_from([*WHOLE, *REAL, *STRANGE]), max_size=3).map(tuple)
         return st.one_of(items, st.just((1,) * 300), st.just((0.5,) * 10**5), st.sampled_from(STRANGE))
     numbers = REAL if isinstance(default, float) else WHOLE
@@ -156,9 +157,8 @@ def runs(draw):
         "log_every": draw(st.integers(1, 20)),
         "target_update_interval": draw(st.integers(1, 20)),
     }
-    names = [name for name in field_names() if name not in ("env", "algo", "preset")]
-    chosen = draw(st.lists(st.sampled_from(names), max_size=9, unique=True))
-    wrong = [] if is_sane else draw(st.lists(st.sampled_from([*names, *["env_args"] * 9]), max_size=2, unique=True))
+    chosen = draw(st.lists(st.sampled_from(DRAWN), max_size=9, unique=True))
+    wrong = [] if is_sane else draw(st.lists(st.sampled_from([*DRAWN, *["env_args"] * 9]), max_size=2, unique=True))
     values = {name: draw(sensible(name, env)) for name in chosen} | {name: draw(absurd(name, env)) for name in wrong}
     return algo, env, preset, small | values
 
@@ -387,6 +387,13 @@ def explore_others(number, trained, tmp_path):
 
 
 # ---------------------------------------------------------------------- the tests
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "maze", "breakout"])
+def test_every_setting_can_be_drawn(env):
+    """Also one that no sample of the default run happens to choose."""
+    for name in DRAWN:
+        assert not sensible(name, env).is_empty and not absurd(name, env).is_empty, name
 
 
 def test_random_settings_train_or_are_refused_in_one_line():
