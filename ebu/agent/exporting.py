@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebu.agent.base import BaseAgent
-from ebu.errors import RunFailure
+from ebu.errors import RunFailure, UserError
 
 if TYPE_CHECKING:
     from ebu.networks.plain import PlainNetwork
@@ -44,6 +44,10 @@ class Exporting(BaseAgent):
         from ebu.networks.plain import export_onnx
 
         path = Path(path)
+        if path.suffix.lower() != ".onnx":
+            raise UserError(
+                f"export writes ONNX: name the file *.onnx, not {path.name!r}; weights and settings are saved by agent.save"
+            )
         if not path.parent.is_dir() or path.is_dir():
             what = f"there is no folder {path.parent}" if not path.parent.is_dir() else "it is a folder"
             raise RunFailure(f"cannot write {path}: {what}")

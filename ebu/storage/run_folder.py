@@ -294,7 +294,7 @@ def _is_row(row: Any) -> bool:
 
 def _require_no_run(path: Path) -> None:
     if os.path.lexists(path / "config.json"):
-        raise UserError(f"{path} already holds a run; continue it with `ebu resume {path}`, or choose another --run")
+        raise UserError(f"{path} already holds a run; continue it with `ebu resume {path}`, or choose another folder")
 
 
 def software_versions(packages: Iterable[str] = ()) -> dict[str, str]:

@@ -124,3 +124,9 @@ def test_what_is_missing_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ebu.UserError, match=r"pip install 'episodic-backward-update\[onnx\]'"):
         agent.export(tmp_path / "policy.onnx")
+
+
+def test_another_kind_of_file_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(ebu.UserError, match=r"export writes ONNX: name the file \*\.onnx, not 'policy\.pt'"):
+        ebu.DQN("CartPole-v1", seed=0).export(tmp_path / "policy.pt")
+    assert list(tmp_path.iterdir()) == []

@@ -47,7 +47,7 @@ def test_a_folder_that_holds_a_run_is_refused_with_the_way_out(made, capsys):
     before = (made / "config.json").read_bytes()
     assert ebu_(TRAIN, "--run", made) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"ebu: {made} already holds a run; continue it with `ebu resume {made}`, or choose another --run"
+    assert line == f"ebu: {made} already holds a run; continue it with `ebu resume {made}`, or choose another folder"
     assert (made / "config.json").read_bytes() == before
 
 
