@@ -78,7 +78,6 @@ def another(value, hint):
 def odd_values():
     """Another possible value for every setting; by its type, but for words and what other settings depend on."""
     other = {"env": "Acrobot-v1", "algo": "dqn", "preset": "quick", "device": "cpu", "network": "mlp", "n_steps": "episode"}
-    other["betas"] = (0.25, 1e-7)  # two learners instead of eleven
     other |= {
         "env_args": ('say="a \\\x7f ü"', "n=1"),
         "env_wrappers": ('ClipReward {"max_reward": 1}',),
