@@ -124,7 +124,7 @@ def test_the_policy_is_greedy_in_the_mean_of_the_learners(agent):
 def test_whose_values_are_asked_for_in_training(acting, monkeypatch):
     agent = ebu.EnsembleQ("CartPole-v1", trace_lambdas=(0.5, 0.7), acting=acting, exploration_initial_eps=0.0, **QUICK)
     loop, asked = agent.loop, set()
-    for name, policy in {"one": loop.policies[0], "other": loop.policies[1], "all": loop.ensemble}.items():
+    for name, policy in {"one": loop.policies[0], "other": loop.policies[1], "all": loop.policies.mean}.items():
         values = policy.values
         monkeypatch.setattr(policy, "values", lambda state, name=name, values=values: asked.add(name) or values(state))
     agent.learn(60)

@@ -22,11 +22,11 @@ def policy_of(loop: TrainingLoop, config: Config) -> SavedPolicy:
 
 def policy_tensors(loop: TrainingLoop) -> dict[str, Tensor]:
     """The weights of that policy, with an axis of learners where there are several."""
-    online = loop.learner.online
-    if len(loop.policy_learners) == 1:
-        return online.named_tensors(loop.policy_learners[0])
+    online, learners = loop.learner.online, loop.policies.judged_learners(loop.rotation.leader())
+    if len(learners) == 1:
+        return online.named_tensors(learners[0])
     # Copies: what one learner of another process is asked for is written where the last one's was.
-    members = [{name: tensor.clone() for name, tensor in online.named_tensors(k).items()} for k in loop.policy_learners]
+    members = [{name: tensor.clone() for name, tensor in online.named_tensors(k).items()} for k in learners]
     return stacked(members)
 
 

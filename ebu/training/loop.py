@@ -8,7 +8,7 @@ The whole state of the loop is in fields, so that ``loop_state.py`` can save it 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ from ebu.config import Config
 from ebu.errors import Interrupted
 from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
-from ebu.learning.policy import Policy, mean_of
+from ebu.learning.policies import Policies
+from ebu.learning.policy import Policy
 from ebu.learning.rotation import Rotation
 from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.learning.span_values import SpanValues
@@ -59,8 +60,10 @@ class TrainingLoop:
         self.streams = Streams(config.run.seed)
         self.learner = learner
         self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
-        self.policies = [policy_of(self.learner, [k], interface.actions, needs_behaviour) for k in range(learners)]
-        self.ensemble = policy_of(self.learner, range(learners), interface.actions, needs_behaviour) if ensemble else None
+        by_mean = config.target.acting == "mean"
+        self.policies = Policies(
+            learner, learners, interface.actions, needs_behaviour, ensemble=ensemble, acts_by_mean=by_mean
+        )
         self.actors = Actors(environments, interface.stack, config.exploration.random_first_actions)
         interval = None if ensemble else config.target.sync_interval
         self.rotation = Rotation(learners, interval, config.target.sync_score, len(self.actors))
@@ -147,7 +150,7 @@ class TrainingLoop:
 
     def _play(self) -> list[Event]:
         epsilon = self.epsilon(self.step - self.plan_start)
-        policies = [self._acting(learner) for learner in self.rotation.playing]
+        policies = [self.policies.acting(learner) for learner in self.rotation.playing]
         events: list[Event] = []
         for actor, result in enumerate(self.actors.play(policies, epsilon, self.streams, f"at step {self.step + 1}")):
             self.step += 1
@@ -155,12 +158,6 @@ class TrainingLoop:
             if result.over or was_cut:
                 events += self._end_episode(actor, result, was_cut)
         return events
-
-    def _acting(self, learner: int) -> Policy:
-        """Who acts where it is this learner's turn."""
-        if self.ensemble is not None and self.config.target.acting == "mean":
-            return self.ensemble
-        return self.policies[learner]
 
     def _end_episode(self, actor: int, last: Step, was_cut: bool) -> list[Event]:
         episode, score = self.actors.finish(actor, last.terminated)
@@ -217,13 +214,8 @@ class TrainingLoop:
 
     @property
     def policy(self) -> Policy:
-        """The policy to be judged: the ensemble's, or of K learners, the one that leads and would be copied to all."""
-        return self.policies[self.rotation.leader()] if self.ensemble is None else self.ensemble
-
-    @property
-    def policy_learners(self) -> list[int]:
-        """The learners whose mean that policy is greedy in."""
-        return [self.rotation.leader()] if self.ensemble is None else list(range(self.rotation.learners))
+        """The policy to be judged."""
+        return self.policies.judged(self.rotation.leader())
 
     def evaluate(self) -> Evaluated:
         """The current policy on whole episodes of its own environment."""
@@ -259,7 +251,7 @@ class TrainingLoop:
             **self.statistics.episodes(),
             **self.statistics.take_updates(self.step),
         }
-        if "loss" in metrics and self.rotation.learners > 1 and self.ensemble is None:
+        if "loss" in metrics and self.rotation.learners > 1 and self.policies.mean is None:
             metrics["beta"] = self.config.target.betas[self.rotation.chosen]
         return metrics
 
@@ -267,10 +259,3 @@ class TrainingLoop:
         """Forget what is being played: what cannot be continued exactly must not be learned from as if it were."""
         for actor in range(len(self.actors)):
             self.actors.drop(actor)
-
-
-def policy_of(learner: Learner, numbers: Sequence[int], actions: int, knows_probability: bool) -> Policy:
-    """The policy of one of the learners, or of the mean of several, which follows their weights as they change."""
-    online = learner.online
-    of_state, of_batch = ([make(number) for number in numbers] for make in (online.state_values, online.batch_values))
-    return Policy(mean_of(of_state), actions, knows_probability, mean_of(of_batch))
