@@ -9,21 +9,8 @@ import numpy as np
 import pytest
 
 from ebu.experiments.items import beyond, beyond_judging, find_item
-from ebu.experiments.suites import comparison
+from ebu.experiments.suites import comparison, tasks
 from ebu.experiments.suites.comparison import compare, comparison_table, steps_ratios, verdict
-from ebu.experiments.suites.tasks import (
-    BASELINES,
-    CANDIDATES,
-    DQN,
-    EBU_HALF,
-    EBU_ONE,
-    ENSEMBLE,
-    EVERY_METHOD,
-    LOOK,
-    PENG,
-    RIVALS,
-    Task,
-)
 from ebu.presets import configure
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -60,11 +47,13 @@ def _is_number(text):
 
 def test_every_method_tries_three_values_and_has_a_look_of_its_own():
     by_algo = {}
-    for label, (algo, _) in (BASELINES | CANDIDATES).items():
+    for label, (algo, _) in (tasks.BASELINES | tasks.CANDIDATES).items():
         by_algo.setdefault("dqn" if algo == "n-step" else algo, []).append(label)
     assert {algo: len(labels) for algo, labels in by_algo.items()} == {"ebu": 3, "peng": 3, "dqn": 3, "ensemble-q": 3}
-    assert sorted(label for labels in RIVALS for label in labels) == sorted(by_algo["ebu"] + by_algo["peng"])
-    assert EVERY_METHOD.keys() <= LOOK.keys() and len({look[:2] for look in LOOK.values()}) == len(LOOK)
+    assert sorted(label for labels in tasks.RIVALS for label in labels) == sorted(by_algo["ebu"] + by_algo["peng"])
+    assert tasks.EVERY_METHOD.keys() <= tasks.LOOK.keys() and len({look[:2] for look in tasks.LOOK.values()}) == len(
+        tasks.LOOK
+    )
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -113,13 +102,13 @@ def run(task, method, seed, steps_to, final=0.5, area=0.5, seconds=60.0):
     }
 
 
-TASKS = (Task("a", "A", 0.0, 1.0), Task("a, delayed", "A", 0.0, 1.0, ("reward_delay=episode",)))
+TASKS = (tasks.Task("a", "A", 0.0, 1.0), tasks.Task("a, delayed", "A", 0.0, 1.0, ("reward_delay=episode",)))
 NAMES = [task.name for task in TASKS]
 
 
 def rows_of(**runs):
     """By method: (steps to the thresholds, final scores as they are and delayed, area), two seeds alike."""
-    labels = {"ebu": EBU_HALF, "one": EBU_ONE, "peng": PENG, "dqn": DQN, "ours": ENSEMBLE}
+    labels = {"ebu": tasks.EBU_HALF, "one": tasks.EBU_ONE, "peng": tasks.PENG, "dqn": tasks.DQN, "ours": tasks.ENSEMBLE}
     made = [
         run(task, labels[key], seed, steps, final, area)
         for key, (steps, finals, area) in runs.items()
@@ -134,17 +123,17 @@ def test_the_rival_is_the_better_of_ebu_and_peng_each_with_its_best_value():
     rows = rows_of(
         ebu=((30, 30, 30), (0.5, 0.5), 0.9),  # EBU's best by area
         one=((10, 10, 10), (0.5, 0.5), 0.2),
-        peng=((25, 25, 25), (0.5, 0.5), 0.6),  # needs fewer of DQN's steps than EBU with its best value
+        peng=((25, 25, 25), (0.5, 0.5), 0.6),  # needs fewer of tasks.DQN's steps than EBU with its best value
         dqn=((50, 50, 50), (0.5, 0.5), 0.3),
         ours=((10, 10, None), (0.8, 0.6), 0.7),
     )
-    assert {row["rival"] for row in rows.values()} == {PENG}
-    ours = rows[ENSEMBLE]
+    assert {row["rival"] for row in rows.values()} == {tasks.PENG}
+    ours = rows[tasks.ENSEMBLE]
     assert ours["steps_over_rival"] == pytest.approx((0.4 * 0.4 * 8.0) ** (1 / 3), abs=1e-4)
     assert ours["steps_over_dqn"] == pytest.approx((0.2 * 0.2 * 4.0) ** (1 / 3), abs=1e-4)
     assert (ours["steps_over_rival_thresholds"], ours["steps_over_rival_left_out"]) == (6, 0)
     assert ours["delayed_share"] == pytest.approx(0.75) == ours["delayed_share_low"] == ours["delayed_share_high"]
-    assert ours["beats_rival"] == 1.0 and rows[PENG]["steps_over_rival"] is None
+    assert ours["beats_rival"] == 1.0 and rows[tasks.PENG]["steps_over_rival"] is None
 
 
 @pytest.mark.parametrize(
@@ -160,23 +149,23 @@ def test_the_words_follow_from_the_worse_end_of_the_interval(steps, words):
     rows = rows_of(
         ebu=((40, 40, 40), (0.5, 0.5), 0.5), dqn=((50, 50, 50), (0.5, 0.5), 0.4), ours=(steps, (0.5, 0.5), 0.5)
     )  # fmt: skip
-    assert verdict(rows[ENSEMBLE]) == words
+    assert verdict(rows[tasks.ENSEMBLE]) == words
 
 
 def test_the_interval_is_over_seeds():
-    made = [run(task, PENG, seed, (40, 40, 40)) for task in NAMES for seed in range(4)]
-    made += [run(task, ENSEMBLE, seed, (10 + 20 * (seed % 2),) * 3) for task in NAMES for seed in range(4)]
-    row = compare(TASKS, [PENG, ENSEMBLE], made, 100)[1]
+    made = [run(task, tasks.PENG, seed, (40, 40, 40)) for task in NAMES for seed in range(4)]
+    made += [run(task, tasks.ENSEMBLE, seed, (10 + 20 * (seed % 2),) * 3) for task in NAMES for seed in range(4)]
+    row = compare(TASKS, [tasks.PENG, tasks.ENSEMBLE], made, 100)[1]
     assert 0.25 <= row["steps_over_rival_low"] < row["steps_over_rival"] < row["steps_over_rival_high"] <= 0.75
 
 
 def test_a_method_without_a_run_of_every_task_is_not_compared_and_one_seed_has_no_interval():
-    made = [run(task, PENG, 0, (40, 40, None)) for task in NAMES] + [run("a", ENSEMBLE, 0, (10, 10, 10))]
-    rows = {row["method"]: row for row in compare(TASKS, [PENG, DQN, ENSEMBLE], made, 100)}
-    assert rows[ENSEMBLE]["steps_over_rival"] is None and rows[ENSEMBLE]["area_iqm"] is None
-    assert (rows[ENSEMBLE]["tasks"], rows[DQN]["runs"]) == (1, 0)
-    made.append(run("a, delayed", ENSEMBLE, 0, (None, None, None)))
-    row = compare(TASKS, [PENG, ENSEMBLE], made, 100)[1]
+    made = [run(task, tasks.PENG, 0, (40, 40, None)) for task in NAMES] + [run("a", tasks.ENSEMBLE, 0, (10, 10, 10))]
+    rows = {row["method"]: row for row in compare(TASKS, [tasks.PENG, tasks.DQN, tasks.ENSEMBLE], made, 100)}
+    assert rows[tasks.ENSEMBLE]["steps_over_rival"] is None and rows[tasks.ENSEMBLE]["area_iqm"] is None
+    assert (rows[tasks.ENSEMBLE]["tasks"], rows[tasks.DQN]["runs"]) == (1, 0)
+    made.append(run("a, delayed", tasks.ENSEMBLE, 0, (None, None, None)))
+    row = compare(TASKS, [tasks.PENG, tasks.ENSEMBLE], made, 100)[1]
     assert row["steps_over_rival"] is not None and row["steps_over_rival_high"] is None
     assert row["steps_over_rival_left_out"] == 1
     assert verdict(row) == "–"

@@ -47,6 +47,16 @@ def made(name, form, learners, seed=0):
     return network
 
 
+def assert_equal_to_networks_apart(network, states, values, slope, **close):
+    """Values, and the gradient after a pullback of ``slope``, are those of autograd through ordinary modules."""
+    for learner, module in enumerate(lone_modules(network)):
+        apart = module(states)
+        torch.testing.assert_close(values[learner], apart.detach(), **close)
+        (apart * slope[learner]).sum().backward()
+        for view, parameter in zip(network.views(network.gradient), module.parameters()):
+            torch.testing.assert_close(view[learner], parameter.grad, **close)
+
+
 def lone_modules(network):
     """Ordinary modules with each learner's weights, sharing nothing with the block."""
     modules = []

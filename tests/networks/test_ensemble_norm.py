@@ -13,7 +13,7 @@ from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_norm import EnsembleNormConvolution, EnsembleNormMLP
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
-from tests.networks.test_ensemble import CPU, SPECS, lone_modules, states_of
+from tests.networks.test_ensemble import CPU, SPECS, assert_equal_to_networks_apart, states_of
 
 NORMALISED = NetworkConfig(layer_norm=True, hidden_sizes=(8, 6))
 FORMS = {"vector": EnsembleNormMLP, "onehot": EnsembleNormMLP, "minatar": EnsembleNormConvolution, "maze": Ensemble}
@@ -41,12 +41,7 @@ def test_values_and_gradient_equal_autograd_of_networks_apart(double, name, lear
     pullback(slope)
     with torch.no_grad():
         assert torch.equal(values, network.values(states))
-    for learner, module in enumerate(lone_modules(network)):
-        apart = module(states)
-        torch.testing.assert_close(values[learner], apart.detach(), **CLOSE)
-        (apart * slope[learner]).sum().backward()
-        for view, parameter in zip(network.views(network.gradient), module.parameters()):
-            torch.testing.assert_close(view[learner], parameter.grad, **CLOSE)
+    assert_equal_to_networks_apart(network, states, values, slope, **CLOSE)
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -15,7 +15,7 @@ from ebu.envs.spaces import InvalidValue, ObservationSpec, describe
 from ebu.memory.frames import CompressedFrames
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import PartsNetwork, build_network
-from tests.networks.test_ensemble import CPU, lone_modules
+from tests.networks.test_ensemble import CPU, assert_equal_to_networks_apart
 
 SPACE = spaces.Dict(
     camera=spaces.Box(0, 255, (24, 20, 3), np.uint8),
@@ -94,12 +94,7 @@ def test_every_part_decides_and_learners_equal_networks_apart(double, settings, 
     pullback(slope)
     assert values.shape == (3, 4, 3)
     close = {"rtol": 1e-9, "atol": 1e-10}  # of float64 sums of a few thousand numbers of size 1
-    for learner, module in enumerate(lone_modules(made)):
-        apart = module(given)
-        torch.testing.assert_close(values[learner], apart.detach(), **close)
-        (apart * slope[learner]).sum().backward()
-        for view, parameter in zip(made.views(made.gradient), module.parameters()):
-            torch.testing.assert_close(view[learner], parameter.grad, **close)
+    assert_equal_to_networks_apart(made, given, values, slope, **close)
     start = 0
     for part in describe(SPACE).spec.parts:
         changed = given.clone()
