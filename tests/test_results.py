@@ -110,6 +110,24 @@ def test_a_comparison_is_decided_by_a_sign_test(pairs, expected):
     assert claims.ahead(pairs) == expected
 
 
+def test_slippery_mazes_are_compared_when_every_method_has_finished_one(copied):
+    """A sweep that is stopped early has EBU's runs without its rivals', or other mazes of theirs."""
+    path = copied.root / "results/figure2/rows.jsonl"
+    others = [line for line in path.read_text(encoding="utf-8").splitlines() if not json.loads(line).get("slip")]
+
+    def claimed(*runs):
+        rows = [{"part": "maze", "slip": 0.1, "wall_density": 0.5, "method": method, "maze": maze, "training_half_way": length}
+                for method, maze, length in runs]  # fmt: skip
+        path.write_text("\n".join([*others, *map(json.dumps, rows)]) + "\n", encoding="utf-8")
+        return [claim.ours for claim in claims.slippery(copied)]
+
+    ours = [("EBU (β=1)", 0, 2.0), ("EBU (β=0.5)", 0, 3.0)]
+    assert claimed(*ours, ("EBU (β=0.25)", 0, 4.0)) == claimed(*ours, ("One-step DQN", 0, 5.0)) == []
+    assert claimed(*ours, ("One-step DQN", 0, 5.0), ("N-step DQN", 1, 1.0)) == []
+    (words,) = claimed(*ours, ("One-step DQN", 0, 5.0), ("N-step DQN", 0, 2.5), ("N-step DQN", 1, 1.0))
+    assert words == "best β: EBU (β=1) 2.00, best rival: N-step DQN 2.50 half way (1 maze)"
+
+
 def test_only_mazes_that_both_methods_have_finished_are_compared():
     rows = [
         {"method": EBU, "wall_density": 0.5, "maze": 0, "training": 1.5},
