@@ -134,8 +134,13 @@ def _deviations(table: np.ndarray) -> list[float | None]:
     return [plots.number(np.nanstd(table[:, i], ddof=1), 5) if n > 1 else None for i, n in enumerate(counts)]
 
 
+def last_values(run: Run) -> dict[str, float | None]:
+    """The last value of each of COLUMNS, None where there is none."""
+    return {column: points(run)[-1][1] if points(run) else None for column, points in COLUMNS.items()}
+
+
 def run_row(one: Trial, run: Run) -> dict[str, Any]:
-    ends = {column: points(run)[-1][1] if points(run) else None for column, points in COLUMNS.items()}
+    ends = last_values(run)
     return {
         "part": "run",
         "trial": one.id,

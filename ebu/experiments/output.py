@@ -123,6 +123,11 @@ def with_interval(value: float | None, low: float | None, high: float | None, di
     return f"{cell(value, digits)} ({cell(low, digits)} to {cell(high, digits)})"
 
 
+def row_with_interval(row: dict[str, Any], name: str) -> str:
+    """The same of a row's field and of its ends, ``name_low`` and ``name_high``."""
+    return with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
 def median_steps(steps: Sequence[float | None]) -> str:
     """The median over runs of the steps until something is reached; a run that never does counts last."""
     if not steps:

@@ -10,14 +10,14 @@ item ``beyond-judging``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ebu.experiments.items.minatar import EXPECTED, RANDOM
-from ebu.experiments.suites.comparison import DELAYED, compare
+from ebu.experiments.suites.comparison import compare
 from ebu.experiments.suites.item import suite
 from ebu.experiments.suites.tasks import (
     ABLATIONS,
+    AS_THEY_ARE,
     BASELINES,
     CANDIDATES,
     DQN,
@@ -27,9 +27,10 @@ from ebu.experiments.suites.tasks import (
     ENSEMBLE_GATE,
     PENG,
     Task,
+    delayed,
 )
 
-AS_THEY_ARE, ONE_REWARD = "as they are", "one reward at the end"
+ONE_REWARD = "one reward at the end"
 # The score that counts as 1: twice what MinAtar's own DQN scores after 100,000 steps; where that is not known, seven times
 # random play, the smallest such ratio among the others.
 ANCHORS = {game: 7 * RANDOM[game] if known is None else 2 * known for game, known in EXPECTED.items()}
@@ -40,8 +41,7 @@ RANDOM_MAZE = {0.4: 291.0, 0.5: 227.0}  # by wall density; uniform actions, 120 
 def both_ways(*games: str) -> list[Task]:
     """MinAtar games as they are, and with all rewards at the episode's end."""
     plain = [Task(game, f"MinAtar/{game}-v1", RANDOM[game], ANCHORS[game], group=AS_THEY_ARE) for game in games]
-    late: dict[str, Any] = {"env_args": ("reward_delay=episode",), "group": DELAYED}
-    return [*plain, *(replace(task, name=f"{task.name}, {DELAYED}", **late) for task in plain)]
+    return [*plain, *map(delayed, plain)]
 
 
 def minigrid(*names: str) -> list[Task]:

@@ -16,15 +16,12 @@ from typing import Any
 
 from ebu.experiments.items import minatar
 from ebu.experiments.suites.item import suite
-from ebu.experiments.suites.tasks import Task
-
-AS_THEY_ARE, DELAYED = "as they are", "delayed"
+from ebu.experiments.suites.tasks import AS_THEY_ARE, Task, delayed
 
 
 def both(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Each task as it is, and delayed."""
-    delayed: dict[str, Any] = {"group": DELAYED, "env_args": ("reward_delay=episode",), "anchor": None}
-    pairs = ((replace(task, group=AS_THEY_ARE), replace(task, name=f"{task.name}, delayed", **delayed)) for task in tasks)
+    pairs = ((replace(task, group=AS_THEY_ARE), delayed(task)) for task in tasks)
     return tuple(variant for pair in pairs for variant in pair)
 
 

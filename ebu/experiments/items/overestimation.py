@@ -51,7 +51,7 @@ def analyse(budget: str, trials: Sequence[Trial], folders: Sequence[Path], out: 
 
 
 def _run_row(game: str, one: Trial, run: Run) -> dict[str, Any]:
-    ends = {column: points(run)[-1][1] if points(run) else None for column, points in atari.COLUMNS.items()}
+    ends = atari.last_values(run)
     return {
         "part": "run",
         "trial": one.id,

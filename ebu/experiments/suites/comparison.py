@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ebu.experiments import output, plots
-from ebu.experiments.suites.rows import Row
-from ebu.experiments.suites.tasks import DQN, RIVALS, Task
+from ebu.experiments.suites.rows import Row, are_repeated, number
+from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task
 from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
 
 Floats = NDArray[np.float64]
 Runs = Mapping[str, Sequence[Row]]  # by task
 Pair = tuple[Floats, Floats, float]  # of a task: our steps to the thresholds, theirs, and the steps of a run
 
-DELAYED = "delayed"  # the group of tasks whose rewards come at the episode's end, named as those they are made of and this
 RESAMPLES = 1_000
 AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be faster"
 
@@ -80,26 +78,22 @@ Estimate = tuple[float | None, float | None, float | None]  # with the ends of i
 
 def _fields(name: str, found: Estimate | None) -> Row:
     values = (None, None, None) if found is None else found
-    return {key: _number(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values)}
+    return {key: number(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values)}
 
 
 def _scores(mine: Runs, name: str) -> dict[str, list[float]]:
     return {task: [run[name] for run in found] for task, found in mine.items()}
 
 
-def _are_repeated(mine: Runs) -> bool:
-    return min(map(len, mine.values())) > 1
-
-
 def _area_interval(mine: Runs) -> Estimate:
-    if not _are_repeated(mine):
+    if not are_repeated(mine):
         return area(mine), None, None
     found = interval(_scores(mine, "area_normalised"), rng=np.random.default_rng(0))
     return found.estimate, found.low, found.high
 
 
 def _beats(mine: Runs, theirs: Runs | None) -> Estimate | None:
-    if theirs is None or not _are_repeated(mine) or not _are_repeated(theirs):
+    if theirs is None or not are_repeated(mine) or not are_repeated(theirs):
         return None
     ours, others = (_scores(who, "final_normalised") for who in (mine, theirs))
     found = probability_of_improvement(ours, others, rng=np.random.default_rng(0))
@@ -115,7 +109,7 @@ def _steps_over(name: str, mine: Runs, theirs: Runs | None, limits: Mapping[str,
         return {**_fields(name, None), f"{name}_thresholds": None, f"{name}_left_out": None}
     pairs = _pairs(mine, theirs, limits)
     ratios = _ratios(pairs)
-    low, high = _interval_of_ratio(pairs) if _are_repeated(mine) and _are_repeated(theirs) else (None, None)
+    low, high = _interval_of_ratio(pairs) if are_repeated(mine) and are_repeated(theirs) else (None, None)
     counts = {f"{name}_thresholds": int(np.isfinite(ratios).sum()), f"{name}_left_out": int(np.isnan(ratios).sum())}
     return {**_fields(name, (_geometric(ratios), low, high)), **counts}
 
@@ -188,7 +182,7 @@ def _delayed_share(mine: Runs) -> Estimate | None:
         below = float(interquartile_mean(others))
         return float(interquartile_mean(samples)) / below if below > 0 else np.nan
 
-    if not _are_repeated(delayed) or not _are_repeated(as_they_are):
+    if not are_repeated(delayed) or not are_repeated(as_they_are):
         return share(late, soon), None, None
     rng = np.random.default_rng(0)
 
@@ -205,10 +199,7 @@ def _delayed_share(mine: Runs) -> Estimate | None:
 
 def comparison_table(rows: Sequence[Row]) -> output.Table:
     rival = rows[0]["rival"]
-
-    def shown(row: Row, name: str) -> str:
-        return output.with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
-
+    shown = output.row_with_interval
     lines = [
         [
             row["method"], str(row["tasks"]), str(row["runs"]), shown(row, "area_iqm"), shown(row, "steps_over_rival"),
@@ -229,7 +220,3 @@ def comparison_table(rows: Sequence[Row]) -> output.Table:
 def _counts(row: Row) -> str:
     known, left_out = row["steps_over_rival_thresholds"], row["steps_over_rival_left_out"]
     return output.NOT_RUN if known is None else f"{known + left_out}, {left_out}"
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else plots.number(value, 4)

@@ -138,48 +138,48 @@ def _interquartile_mean(name: str, scores: Mapping[str, Sequence[float]]) -> Row
     means = [float(np.mean(found)) for found in scores.values()]
     tasks = interval_over_tasks(means, rng=np.random.default_rng(0)) if len(means) > 1 else None
     return {
-        f"{name}_iqm": _number(value),
-        f"{name}_iqm_low": _number(seeds and seeds[0]),
-        f"{name}_iqm_high": _number(seeds and seeds[1]),
-        f"{name}_iqm_other_tasks_low": _number(tasks and tasks.low),
-        f"{name}_iqm_other_tasks_high": _number(tasks and tasks.high),
+        f"{name}_iqm": number(value),
+        f"{name}_iqm_low": number(seeds and seeds[0]),
+        f"{name}_iqm_high": number(seeds and seeds[1]),
+        f"{name}_iqm_other_tasks_low": number(tasks and tasks.low),
+        f"{name}_iqm_other_tasks_high": number(tasks and tasks.high),
     }
 
 
 def _over_seeds(scores: Mapping[str, Sequence[float]]) -> tuple[float, float] | None:
-    if not _are_repeated(scores):
+    if not are_repeated(scores):
         return None
     found = interval(scores, rng=np.random.default_rng(0))
     return found.low, found.high
 
 
-def _are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
+def are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
     """Whether every task has the two runs that an interval over seeds needs."""
     return bool(scores) and min(map(len, scores.values())) > 1
 
 
 def _beats_dqn(mine: Mapping[str, Sequence[Row]], rivals: Mapping[str, Sequence[Row]]) -> Row:
     found = None
-    if _are_repeated(rivals) and _are_repeated(mine):
+    if are_repeated(rivals) and are_repeated(mine):
         ours, theirs = (
             {task: [run["final_normalised"] for run in found] for task, found in who.items()} for who in (mine, rivals)
         )
         found = probability_of_improvement(ours, theirs, rng=np.random.default_rng(0))
     return {
-        "beats_dqn": _number(found and found.estimate),
-        "beats_dqn_low": _number(found and found.low),
-        "beats_dqn_high": _number(found and found.high),
+        "beats_dqn": number(found and found.estimate),
+        "beats_dqn_low": number(found and found.low),
+        "beats_dqn_high": number(found and found.high),
     }
 
 
 def _profile(scores: Mapping[str, Sequence[float]]) -> Row:
     """The share of runs above each of PROFILE, averaged over tasks."""
-    if not _are_repeated(scores):
+    if not are_repeated(scores):
         return {"profile": None, "profile_low": None, "profile_high": None}
     band = performance_profile(scores, PROFILE, rng=np.random.default_rng(0), resamples=500)
     names = ("profile", "profile_low", "profile_high")
-    return {name: [_number(v) for v in values] for name, values in zip(names, (band.estimate, band.low, band.high))}
+    return {name: [number(v) for v in values] for name, values in zip(names, (band.estimate, band.low, band.high))}
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
     return None if value is None else plots.number(value, 4)

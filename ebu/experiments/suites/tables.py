@@ -26,9 +26,7 @@ def tables(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -
 
 
 def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
-    def with_interval(row: Row, name: str) -> str:
-        return output.with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"])
-
+    with_interval = output.row_with_interval
     lines = [
         [
             row["method"], str(row["tasks"]), str(row["runs"]), with_interval(row, "final_iqm"),

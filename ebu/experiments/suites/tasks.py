@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebu.experiments import plots
@@ -101,3 +101,12 @@ class Task:
     def arguments(self, seed: int) -> tuple[str, ...]:
         """The environment's arguments in the run of a seed."""
         return (*self.env_args, f"{self.numbered}={seed}") if self.numbered else self.env_args
+
+
+AS_THEY_ARE, DELAYED = "as they are", "delayed"  # groups of tasks
+
+
+def delayed(task: Task) -> Task:
+    """The task with all rewards at the episode's end."""
+    late = ("reward_delay=episode",)
+    return replace(task, name=f"{task.name}, {DELAYED}", env_args=late, group=DELAYED, anchor=None)
