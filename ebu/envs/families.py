@@ -200,7 +200,7 @@ MINATAR = Family(
             "eval_every": 20_000,
         },
     },
-    costs={"quick": Cost(act=0.0004, update=0.005, evaluate=0.0004, episode=100)},
+    costs={"quick": Cost(act=0.0001, update=0.0009, evaluate=0.00008, episode=300)},
 )
 
 

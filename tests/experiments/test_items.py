@@ -33,7 +33,7 @@ from ebu.report.rows import read_run
 from tests.experiments.pages import ITEMS, SCORES, TRAINED, built, trained, write_trial
 from tests.reference.backward import algorithm_2
 
-SUITES = ("minatar", "minigrid", "delay", "overestimation")
+SUITES = ("minatar", "minigrid", "delay", "overestimation", "values")
 BEYOND = ("beyond", "beyond-judging")
 
 pytestmark = pytest.mark.xdist_group("pages")  # which are built once for all tests of a process
@@ -125,7 +125,7 @@ def test_twenty_million_frames_are_ten_million_continued():
 def test_methods_differ_in_nothing_but_the_method(item, budget):
     """Same environments and seeds for every method, same settings but its own."""
     own = {"beta", "betas", "n_steps"}
-    if item in BEYOND:  # where values of every method are tried, and tasks have scales of their own
+    if item in (*BEYOND, "values"):  # where values of every method are tried, and tasks have scales of their own
         own |= {"trace_lambda", "trace_lambdas", "gate", "double_q", "horizon_updates", "bootstrap", "acting"}
     worlds, common = {}, {}
     for one in find_item(item).trials(budget):

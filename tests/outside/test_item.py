@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).parents[2]
 PAPER = [
     *(f"figure{i}" for i in range(1, 7)), "table1", "table2", "table3", "appendix-c", "appendix-e", "appendix-f",
-    "theorem1", "theorem2", "beyond", "beyond-judging", "delay", "minatar", "minigrid", "overestimation", "toy-text",
+    "theorem1", "theorem2", "beyond", "beyond-judging", "delay", "minatar", "minigrid", "overestimation", "toy-text", "values",
 ]  # fmt: skip
 
 

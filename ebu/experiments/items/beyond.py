@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebu.experiments.items.minatar import EXPECTED, RANDOM
+from ebu.experiments.items.minatar import EXPECTED, RANDOM, SCALE
 from ebu.experiments.suites.comparison import compare
 from ebu.experiments.suites.item import suite
 from ebu.experiments.suites.tasks import (
@@ -58,8 +58,7 @@ TASKS = (*both_ways("SpaceInvaders", "Breakout"), *minigrid("DoorKey-5x5", "Simp
 METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS)
 FIRST_LOOK = (EBU_HALF, EBU_ONE, PENG, DQN, ENSEMBLE, ENSEMBLE_GATE, "without the horizon", "own bootstrap")
 
-SCALE: dict[str, Any] = {"steps": 100_000, "train_freq": 1, "eval_every": 5_000, "eval_episodes": 20}
-LOOK: dict[str, Any] = {"steps": 30_000, "eval_every": 2_500, "eval_episodes": 10}
+LOOK: dict[str, Any] = {"steps": 30_000, "eval_every": 2_500, "eval_episodes": 10, "log_every": 1_000}
 QUICK: dict[str, Any] = {"steps": 3_000, "learning_starts": 500, "eval_every": 500, "eval_episodes": 3, "log_every": 500}
 SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {"tasks": (TASKS[0], TASKS[2]), "methods": (EBU_HALF, PENG, DQN, ENSEMBLE), "seeds": 1, "scale": SCALE | QUICK},

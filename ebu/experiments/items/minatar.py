@@ -34,8 +34,9 @@ SCALE: dict[str, Any] = {
     "steps": 100_000,
     "train_freq": 1,
     "sync_interval": 10_000,
-    "eval_every": 10_000,
+    "eval_every": 5_000,
     "eval_episodes": 20,
+    "log_every": 5_000,
 }
 QUICK: dict[str, Any] = {
     "steps": 3_000,

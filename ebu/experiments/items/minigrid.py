@@ -17,7 +17,14 @@ TASKS = tuple(
     for name in ("Empty-8x8", "DoorKey-5x5", "DoorKey-6x6", "SimpleCrossingS9N1", "FourRooms")
 )
 
-SCALE: dict[str, Any] = {"steps": 200_000, "train_freq": 1, "eval_every": 10_000, "eval_episodes": 20}
+SCALE: dict[str, Any] = {
+    "steps": 200_000,
+    "train_freq": 1,
+    "sync_interval": 10_000,
+    "eval_every": 10_000,
+    "eval_episodes": 20,
+    "log_every": 10_000,
+}
 QUICK: dict[str, Any] = {
     "steps": 4_000,
     "learning_starts": 500,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ebu.experiments import output
 from ebu.experiments.item import Item
 from ebu.experiments.suites.picture import draw
-from ebu.experiments.suites.rows import Row, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
+from ebu.experiments.suites.rows import Comparing, Row, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
 from ebu.experiments.suites.tables import tables
 from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, EVERY_METHOD, METHODS, QUICK_METHODS, TELLING, Task
 from ebu.experiments.sweeps.trials import Trial, in_rounds, trial
 from ebu.report.rows import read_run
-
-Comparing = Callable[[Sequence[Task], Sequence[str], Sequence[Row], int], list[Row]]
-"""Tasks, methods, rows of runs and the steps of a run → rows of a comparison over the whole suite."""
 
 
 def suite(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from ebu.report.statistics import (
 )
 
 Row = dict[str, Any]
+Comparing = Callable[[Sequence[Task], Sequence[str], Sequence[Row], int], list[Row]]
+"""Tasks, methods, rows of runs and the steps of a run → rows of a comparison over the whole suite."""
 
 LEVELS = (0.25, 0.5, 0.75)  # of the normalised score, to be reached
 PROFILE = tuple(round(0.1 * i, 1) for i in range(13))

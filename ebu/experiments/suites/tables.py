@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ebu.experiments import output
+from ebu.experiments.suites.choice import choice_table
 from ebu.experiments.suites.comparison import comparison_table
 from ebu.experiments.suites.rows import LEVELS, Row
 from ebu.experiments.suites.tasks import DQN, Task
@@ -16,9 +17,10 @@ from ebu.report.statistics import mean
 
 def tables(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -> list[output.Table]:
     groups = list(dict.fromkeys(task.group for task in tasks))
-    compared = [row for row in rows if row["part"] == "comparison"]
+    compared, tried = ([row for row in rows if row["part"] == part] for part in ("comparison", "choice"))
     return [
         *([comparison_table(compared)] if compared else []),
+        *([choice_table(tried)] if tried else []),
         *(_aggregate_table(group, [row for row in rows if row["part"] == "aggregate" and row["group"] == group])
           for group in groups),
         _task_table([row for row in rows if row["part"] == "run"], tasks, methods),

@@ -48,7 +48,16 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "one λ": ("ensemble-q", {"trace_lambdas": (0.65, 0.65, 0.65, 0.65)}),
     "one learner": ("ensemble-q", {"trace_lambdas": (0.65,)}),
 }
-EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS
+# Values of n and λ that are tried beside those of the suites.
+N_STEP_5, N_STEP_10 = "n-step DQN (n=5)", "n-step DQN (n=10)"
+RETRACE_LESS, RETRACE_MORE = "Retrace(λ), λ=0.7", "Retrace(λ), λ=0.9"
+TRIED: dict[str, tuple[str, dict[str, Any]]] = {
+    N_STEP_5: ("n-step", {"n_steps": 5}),
+    N_STEP_10: ("n-step", {"n_steps": 10}),
+    RETRACE_LESS: ("retrace", {"trace_lambda": 0.7}),
+    RETRACE_MORE: ("retrace", {"trace_lambda": 0.9}),
+}
+EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | TRIED
 RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG_LESS, PENG, PENG_MORE))  # the better of the two methods is to be beaten
 
 TELLING = (EBU_HALF, EBU_ONE, DQN, N_STEP, PENG)  # cheap, and the comparison the claim is about: these go first
@@ -67,6 +76,10 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     PENG_LESS: ("#BF812D", ":", 1.5),
     PENG_MORE: ("#543005", ":", 1.5),
     DOUBLE_DQN: (plots.INK, ":", 1.5),
+    N_STEP_5: ("#B8860B", "--", 1.5),
+    N_STEP_10: ("#8B6508", ":", 1.5),
+    RETRACE_LESS: ("#F4A582", "-.", 1.5),
+    RETRACE_MORE: ("#92230F", "-.", 1.5),
     ENSEMBLE: (plots.VERMILION, "-", 2.4),
     ENSEMBLE_MORE: (plots.VERMILION, "--", 1.5),
     ENSEMBLE_GATE: (plots.PINK, "-", 1.7),
