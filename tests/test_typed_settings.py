@@ -56,6 +56,11 @@ def test_an_agent_says_how_far_it_is():
     assert repr(agent) == 'DQN("CartPole-v1", steps=1_500, device=cpu)'
 
 
+def test_a_loaded_policy_does_not_say_that_it_has_learned_nothing(tmp_path):
+    ebu.DQN("CartPole-v1", device="cpu").save(tmp_path / "policy.ebu")
+    assert repr(ebu.load(tmp_path / "policy.ebu", device="cpu")) == 'DQN("CartPole-v1", a loaded policy, device=cpu)'
+
+
 @pytest.mark.slow
 def test_a_type_checker_refuses_a_misspelt_keyword_and_a_wrong_type(tmp_path):
     program = tmp_path / "program.py"

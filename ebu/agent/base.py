@@ -194,7 +194,9 @@ class BaseAgent:
 
     def __repr__(self) -> str:
         own = {name: flat(self.config)[name] for name in self.method.settings}
-        facts = [f"steps={0 if self._loop is None else self._loop.step:_}", f"device={self.device}"]
+        is_loaded = self._loop is None and self._restored is not None
+        facts = ["a loaded policy" if is_loaded else f"steps={0 if self._loop is None else self._loop.step:_}"]
+        facts += [f"device={self.device}"]
         facts += [f"{SYMBOLS.get(name, name)}={value}" for name, value in own.items()]
         return f'{type(self).__name__}("{self.config.environment.env}", {", ".join(facts)})'
 

@@ -33,7 +33,7 @@ class ResumeArguments:
     steps: int | None = None
     """For a finished run: train on until this many steps in all, ε and learning rate as planned for so many."""
     tensorboard: bool = True
-    """Write TensorBoard events into the run folder."""
+    """Write TensorBoard events into the run folder, where it has some: a run begun without them goes on without."""
     quiet: bool = False
     """Print no progress while training."""
     trust_env: bool = False
@@ -90,7 +90,8 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
         admit(config.network.network, args.trust_env, args.run)
         agent = Agent.from_config(config, ranks=ranks)
         folder.extend(config)
-        return train_and_report(folder, agent, args.tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
+        tensorboard = args.tensorboard and folder.has_curves
+        return train_and_report(folder, agent, tensorboard, args.quiet, resume=True, drop_damaged=args.drop_damaged)
 
 
 def rescue(arguments: list[str]) -> int:

@@ -28,7 +28,7 @@ from ebu.storage.files import (
     words_for,
     write_atomically,
 )
-from ebu.storage.finished import FILES, drop_checkpoints, is_finished, write_finished
+from ebu.storage.finished import EVENTS, FILES, drop_checkpoints, is_finished, write_finished
 from ebu.storage.lock import RunLock
 
 # What the numbers of every run depend on; what its environment needs besides is the caller's to name.
@@ -215,6 +215,11 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         return is_finished(self.path)
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether TensorBoard events were written, as they are from a run's first moment on."""
+        return any(self.path.glob(f"{EVENTS}*"))
 
     def write_summary(self, values: dict[str, Any]) -> None:
         """The last file of a run: it says that everything else is there, and on the disk."""

@@ -46,7 +46,7 @@ class ExpectedMemory:
         least, most = COMPRESSION
         return (
             f"memory: up to {self.steps:,} steps in {_size(self.low)} to {_size(self.high)} if frames shrink {least} to "
-            f"{most} times, as Atari's do ({_size(self.uncompressed)} as pairs of uncompressed states)"
+            f"{most} times, as those of games do ({_size(self.uncompressed)} as pairs of uncompressed states)"
         )
 
     def warning(self, available: int | None) -> str | None:

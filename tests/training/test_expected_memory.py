@@ -50,7 +50,7 @@ def test_the_setting_decides_about_compression(compress, is_range):
 
 def test_the_paper_s_memory_in_one_line():
     assert expect(1_000_000, (1, 84, 84), np.uint8, stack=4).words() == (
-        "memory: up to 1,000,000 steps in 69 MB to 386 MB if frames shrink 20 to 200 times, as Atari's do "
+        "memory: up to 1,000,000 steps in 69 MB to 386 MB if frames shrink 20 to 200 times, as those of games do "
         "(56 GB as pairs of uncompressed states)"
     )
 

@@ -67,6 +67,20 @@ def test_its_rows_continue_and_its_files_say_so(finished, extended):
     assert verify_run(RunFolder.open(extended)) == []
 
 
+def test_a_run_without_curves_goes_on_without(finished, tmp_path, capsys):
+    """And one with curves goes on with them."""
+    for name, more in (("with", 2), ("without", 0)):
+        folder = tmp_path / name
+        shutil.copytree(finished, folder)
+        if not more:
+            for events in folder.glob("events.out.tfevents.*"):
+                events.unlink()
+            (folder / "files.json").unlink()
+        assert ebu_(f"resume {folder} --steps {FIRST + 50} --quiet") == 0
+        assert len(list(folder.glob("events.out.tfevents.*"))) == more
+        assert ("live curves" in capsys.readouterr().err) == bool(more)
+
+
 @pytest.mark.parametrize("stop_at", [FIRST + 1, 290])
 def test_an_extension_that_is_interrupted_continues_exactly(finished, extended, tmp_path, stop_at):
     shutil.copytree(finished, tmp_path / "run")
