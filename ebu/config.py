@@ -133,6 +133,8 @@ class LearnerConfig:
     """Steps between updates of the target network."""
     tau: float = 1.0
     """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
+    reset_every: int = 0
+    """Updates between resets, at which the network's last layer starts anew (Nikishin et al., 2022); 0 never does."""
 
 
 @dataclass(frozen=True)
@@ -408,6 +410,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "optimizer_eps": (0.0, 1e3, "at least 0"),
     "target_update_interval": _COUNT,
     "tau": (1e-9, 1.0, "greater than 0 and at most 1"),
+    "reset_every": _COUNT_OR_ZERO,
     "trace_lambda": _SHARE,
     "horizon_updates": _COUNT_OR_ZERO,
     "initial_lambda": _SHARE,

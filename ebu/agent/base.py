@@ -59,7 +59,7 @@ class BaseAgent:
     algo: ClassVar[str]
 
     def _setup(self, config: Config, env: GivenEnv | None, ranks: Ranks | None = None) -> None:
-        from ebu.networks.modules import build_network
+        from ebu.networks.modules import build_network, output_layers
         from ebu.training.footprint import require_room
 
         check(config)
@@ -76,6 +76,8 @@ class BaseAgent:
         self.interface = Interface.of(made, config.memory.stack)
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
+        if config.learner.reset_every:
+            output_layers(network)  # refuses one without
         require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None

@@ -104,6 +104,8 @@ class Settings(TypedDict, total=False):
     """Steps between updates of the target network."""
     tau: float
     """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
+    reset_every: int
+    """Updates between resets, at which the network's last layer starts anew (Nikishin et al., 2022); 0 never does."""
     network: str | Callable[..., Any]
     """auto chooses from the observation space; mlp, maze, minatar, nature; or your own as module:factory."""
     hidden_sizes: Sequence[int]

@@ -72,13 +72,20 @@ class Share:
         return self.learner.online if name == "online" else self.learner.target
 
     def initialise(self, generator_state: Tensor, scheme: Literal["torch", "he"]) -> None:
+        weights = self._own_weights(generator_state, scheme)
+        for network in (self.learner.online, self.learner.target):
+            network.parameters.copy_(weights)
+
+    def reset_outputs(self, generator_state: Tensor, scheme: Literal["torch", "he"]) -> None:
+        self.learner.renew_outputs(self._own_weights(generator_state, scheme))
+
+    def _own_weights(self, generator_state: Tensor, scheme: Literal["torch", "he"]) -> Tensor:
         """Every rank draws the weights of all learners, in the order of one process, and keeps its own."""
         generator = torch.Generator()
         generator.set_state(generator_state)
         everyone = fastest_ensemble(self._blueprint.skeleton(), self._blueprint.learners, torch.device("cpu"))
         everyone.initialise(generator, scheme)
-        for network in (self.learner.online, self.learner.target):
-            network.parameters.copy_(everyone.parameters[self.own.start : self.own.stop])
+        return everyone.parameters[self.own.start : self.own.stop]
 
     @torch.no_grad()
     def values(self, name: NetworkName, states: Tensor) -> Tensor | None:
@@ -219,6 +226,9 @@ class DistributedLearner:
 
     def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
         self._change("initialise", generator.get_state(), scheme)
+
+    def reset_outputs(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
+        self._change("reset_outputs", generator.get_state(), scheme)
 
     def update(self, batch: Batch) -> Update:
         assert not batch.columns and batch.weights is None, "methods with columns or weights have one learner"

@@ -80,6 +80,8 @@ class Learner(Protocol):
 
     def copy_to_all(self, learner: int) -> None: ...
 
+    def reset_outputs(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None: ...
+
     def set_learning_rate(self, learning_rate: float) -> None: ...
 
     def state_dict(self) -> dict[str, Any]: ...
@@ -139,6 +141,20 @@ class LocalLearner:
         """θ and θ⁻ of one learner to every learner; each keeps its optimiser's accumulators."""
         for network in (self.online, self.target):
             network.parameters.copy_(network.parameters[learner].clone().expand_as(network.parameters))
+
+    def reset_outputs(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
+        """The last layer of every learner starts anew, in both networks.
+
+        The optimiser keeps its averages, as in `copy_to_all`: they follow within some tens of steps.
+        """
+        fresh = fastest_ensemble(self.online.skeleton, self.online.learners, torch.device("cpu"))
+        fresh.initialise(generator, scheme)
+        self.renew_outputs(fresh.parameters)
+
+    def renew_outputs(self, fresh: Tensor) -> None:
+        """The last layer of each learner from a block [K, P] of newly drawn weights."""
+        for network in (self.online, self.target):
+            network.renew_outputs(fresh)
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._optimiser.learning_rate = learning_rate

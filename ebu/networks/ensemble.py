@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from ebu.networks.modules import output_layers
 from ebu.types import Array
 
 Layout = list[tuple[str, slice, torch.Size, tuple[int, ...]]]  # name, place in the block, shape, strides
@@ -150,6 +151,14 @@ class Ensemble:
             self.parameters.copy_(other.parameters)
         else:
             self.parameters.lerp_(other.parameters, share)
+
+    @torch.no_grad()
+    def renew_outputs(self, fresh: Tensor) -> None:
+        """The last layer's weights from a block [K, P] of newly drawn ones; the others stay."""
+        last = tuple(f"{layer}." for layer in output_layers(self.skeleton))
+        for name, place, *_ in self.layout:
+            if name.startswith(last):
+                self.parameters[:, place].copy_(fresh[:, place])
 
     def named_tensors(self, learner: int = 0) -> dict[str, Tensor]:
         """One learner's weights by name, for a policy file."""

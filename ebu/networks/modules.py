@@ -86,6 +86,21 @@ class Dueling(nn.Module):
         return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
 
 
+def output_layers(network: nn.Module) -> list[str]:
+    """The names of the linear layers that give the values: the last one, or that of each stream of a dueling network."""
+    streams = [
+        f"{name}.{stream}." if name else f"{stream}."
+        for name, module in network.named_modules()
+        if isinstance(module, Dueling)
+        for stream in ("value", "advantage")
+    ]
+    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    last = [[name for name in linear if name.startswith(stream)][-1] for stream in streams] or linear[-1:]
+    if not last:
+        raise UserError("reset_every renews the last linear layer, and this network has none; leave it at 0")
+    return last
+
+
 def _stream(features: int, hidden: int, outputs: int, layer_norm: bool, linear: type[nn.Linear]) -> nn.Sequential:
     """From features to outputs through one hidden layer."""
     return nn.Sequential(*hidden_layer(linear(features, hidden), (hidden,), layer_norm), nn.Linear(hidden, outputs))

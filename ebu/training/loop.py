@@ -209,6 +209,8 @@ class TrainingLoop:
             self.sampler.feedback(batch.steps, update.first_errors)
         self.statistics.updated(update)
         self.updates += 1
+        if config.reset_every and self.updates % config.reset_every == 0:
+            self.learner.reset_outputs(torch_generator(self.streams.initialisation), self.config.network.initialisation)
 
     # ------------------------------------------------------------------ evaluation and metrics
 

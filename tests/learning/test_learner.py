@@ -14,7 +14,7 @@ from ebu.config import LearnerConfig, NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.learning.learner import LocalLearner, shorten
 from ebu.learning.losses import LOSSES, huber_mean, huber_sum, mse
-from ebu.networks.modules import build_network
+from ebu.networks.modules import build_network, output_layers
 from ebu.types import Batch
 from tests.tolerance import RUN
 
@@ -285,3 +285,35 @@ def test_a_gradient_of_zero_stays_zero():
     gradient = torch.zeros(2, 3)
     shorten(gradient, 1.0)
     assert torch.equal(gradient, torch.zeros(2, 3))
+
+
+# ---------------------------------------------------------------------- resets
+
+
+@pytest.mark.parametrize(
+    ("config", "last"),
+    [
+        (NetworkConfig(), ["4"]),
+        (NetworkConfig(layer_norm=True), ["6"]),
+        (NetworkConfig(dueling=True), ["2.value.2", "2.advantage.2"]),
+    ],
+)
+def test_the_last_layer_is_the_one_that_gives_the_values(config, last):
+    assert output_layers(build_network(VECTOR, 3, 1, config)) == last
+
+
+def test_a_reset_renews_the_last_layer_of_every_learner_in_both_networks_and_nothing_else():
+    learner = make_learner(learners=2)
+    for _ in range(5):
+        learner.update(make_batch(learners=2))
+    before = [learner.online.named_tensors(k) for k in (0, 1)]
+    before = [{name: tensor.clone() for name, tensor in one.items()} for one in before]
+    averages = copy.deepcopy(learner.state_dict()["optimiser"])
+    learner.reset_outputs(torch.Generator().manual_seed(7), "torch")
+    drawn = make_learner(learners=2, seed=7).online
+    for k in (0, 1):
+        for name, tensor in learner.online.named_tensors(k).items():
+            assert torch.equal(tensor, drawn.named_tensors(k)[name] if name.startswith("4.") else before[k][name])
+        for name in ("4.weight", "4.bias"):
+            assert torch.equal(learner.target.named_tensors(k)[name], learner.online.named_tensors(k)[name])
+    torch.testing.assert_close(learner.state_dict()["optimiser"], averages, rtol=0, atol=0)

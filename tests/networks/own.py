@@ -33,6 +33,10 @@ def normalised(spec, actions):
     return nn.Sequential(nn.Linear(spec.shape[0], 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, actions, bias=False))
 
 
+def without_linear_layers(spec, actions):
+    return nn.Sequential(nn.Unflatten(1, (1, spec.shape[0])), nn.Conv1d(1, actions, spec.shape[0]), nn.Flatten())
+
+
 class Pictures(nn.Module):
     """Reads bytes and the scale from the specification."""
 

@@ -173,3 +173,8 @@ def test_what_cannot_be_learned_with_is_refused_in_one_line(network, words):
     with pytest.raises(ebu.UserError, match=words) as error:
         ebu.EBU("CartPole-v1", network=network, **SMALL)
     assert "\n" not in str(error.value)
+
+
+def test_resets_are_refused_for_a_network_without_a_linear_layer():
+    with pytest.raises(ebu.UserError, match="reset_every renews the last linear layer, and this network has none"):
+        ebu.DQN("CartPole-v1", network=own.without_linear_layers, reset_every=100)

@@ -34,6 +34,7 @@ CASES = {
     "ebu on the maze": ("ebu", "maze", {"eval_every": 150}, 400),
     "adaptive ebu": ("adaptive-ebu", "CartPole-v1", {"betas": (0.0, 1.0), "sync_interval": 120, "eval_every": 150}, 400),
     "ensemble": ("ensemble-q", "CartPole-v1", {"horizon_updates": 150, "gate": 0.5, "eval_every": 150}, 400),
+    "resets": ("ebu", "CartPole-v1", {"reset_every": 70, "eval_every": 150}, 400),
     "per with evictions": ("per", "CartPole-v1", {"buffer_size": 150, "eval_every": 0}, 400),
     "retrace": ("retrace", "FrozenLake-v1", {"eval_every": 150}, 400),
     "tightening": ("optimality-tightening", "CartPole-v1", {"eval_every": 0}, 300),
