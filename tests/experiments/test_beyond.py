@@ -51,9 +51,8 @@ def test_every_method_tries_three_values_and_has_a_look_of_its_own():
         by_algo.setdefault("dqn" if algo == "n-step" else algo, []).append(label)
     assert {algo: len(labels) for algo, labels in by_algo.items()} == {"ebu": 3, "peng": 3, "dqn": 3, "ensemble-q": 3}
     assert sorted(label for labels in tasks.RIVALS for label in labels) == sorted(by_algo["ebu"] + by_algo["peng"])
-    assert tasks.EVERY_METHOD.keys() <= tasks.LOOK.keys() and len({look[:2] for look in tasks.LOOK.values()}) == len(
-        tasks.LOOK
-    )
+    labels = [*tasks.EVERY_METHOD, *(tasks.with_change(label, change) for label in by_algo["ebu"] for change in tasks.CHANGES)]
+    assert len({tasks.look_of(label)[:2] for label in labels}) == len(labels)
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -62,6 +61,8 @@ def test_all_methods_make_as_many_updates(item, budget):
     seen = {}
     for one in find_item(item).trials(budget):
         learner = one.config().learner
+        if tasks.without_change(one.label)[1] in (tasks.TWICE, tasks.RESETS):
+            continue  # rows of their own, which decide nothing
         seen.setdefault(one.env, set()).add((learner.train_freq, learner.gradient_steps, learner.batch_size))
     assert {env: len(values) for env, values in seen.items()} == dict.fromkeys(seen, 1)
     assert {next(iter(values))[0] for env, values in seen.items() if env != "maze"} == {1}
@@ -76,6 +77,62 @@ def test_every_seed_has_a_maze_of_its_own_with_redrawn_digits():
         str(seed) for seed in range(10)
     }
     assert all("redraw_digits=true" in one.config().environment.env_args for one in mazes)
+
+
+# ---------------------------------------------------------------------- methods with one thing changed
+
+TASK = {task.name: task for task in beyond.TASKS}
+
+
+def config_of(label, task, **scale):
+    algo, settings = tasks.settings_of(label, TASK[task], beyond.SCALE | scale)
+    return configure(algo, TASK[task].env, **settings)
+
+
+def changed(label, change, task, **scale):
+    return config_of(tasks.with_change(label, change), task, **scale)
+
+
+@pytest.mark.parametrize("label", [*tasks.BASELINES, *tasks.CANDIDATES])
+@pytest.mark.parametrize(("task", "freq"), [("Breakout", 1), ("maze, 40 % walls", 50)])
+def test_the_fast_recipe_is_the_same_for_every_method_and_its_tau_is_that_of_an_update(label, task, freq):
+    config = changed(label, tasks.FAST, task)
+    learner = config.learner
+    assert config.network.layer_norm and (learner.learning_rate, learner.learning_rate_schedule) == (5e-4, "linear")
+    assert (learner.max_grad_norm, learner.tau, learner.target_update_interval, learner.train_freq) == (10, 0.005, freq, freq)
+    plain = config_of(label, task)
+    assert config.target == plain.target and learner.gradient_steps == plain.learner.gradient_steps == 1
+
+
+@pytest.mark.parametrize(("task", "units"), [("Breakout", 128), ("DoorKey-5x5", 128), ("maze, 40 % walls", 512)])
+def test_a_wide_network_has_four_times_the_hidden_units_of_the_others(task, units):
+    import ebu
+    from ebu.networks.modules import build_network
+
+    wide = changed(tasks.DQN, tasks.WIDE, task)
+    interface = ebu.Agent.from_config(wide).interface
+    shapes = [
+        build_network(interface.spec, interface.actions, interface.stack, config.network)[-1].weight.shape
+        for config in (config_of(tasks.DQN, task), wide)
+    ]
+    assert [shape[1] for shape in shapes] == [units, 4 * units]
+
+
+def test_twice_the_updates_come_with_resets_four_times_in_a_run_or_without():
+    twice, resets = (changed(tasks.EBU_HALF, change, "Breakout", steps=30_000) for change in (tasks.TWICE, tasks.RESETS))
+    assert (twice.learner.gradient_steps, twice.learner.reset_every) == (2, 0)
+    assert (resets.learner.gradient_steps, resets.learner.reset_every) == (2, 12_000)
+
+
+def test_a_fast_rival_counts_and_one_that_costs_more_does_not():
+    made = [run(task, tasks.EBU_HALF, 0, (40, 40, 40), area=0.4) for task in NAMES]
+    costly = [tasks.with_change(tasks.EBU_HALF, change) for change in (tasks.WIDE, tasks.TWICE, tasks.RESETS)]
+    made += [run(task, label, 0, (10, 10, 10), area=0.9) for task in NAMES for label in costly]
+    labels = [tasks.EBU_HALF, *costly]
+    assert {row["rival"] for row in compare(TASKS, labels, made, 100)} == {tasks.EBU_HALF}
+    fast = tasks.with_change(tasks.EBU_HALF, tasks.FAST)
+    made += [run(task, fast, 0, (30, 30, 30), area=0.5) for task in NAMES]
+    assert {row["rival"] for row in compare(TASKS, [*labels, fast], made, 100)} == {fast}
 
 
 # ---------------------------------------------------------------------- ratios of steps

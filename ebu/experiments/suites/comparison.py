@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ebu.experiments import output, plots
 from ebu.experiments.suites.rows import Row, are_repeated, number
-from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task
+from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], 
 def _rival(complete: Mapping[str, Runs], limits: Mapping[str, int]) -> str | None:
     """EBU or Peng's Q(λ), each with the value of the largest area: the one that needs fewer of DQN's steps."""
     best = [
-        max((value for value in values if value in complete), key=lambda value: area(complete[value]), default=None)
+        max((value for value in complete if is_rival(value, values)), key=lambda value: area(complete[value]), default=None)
         for values in RIVALS
     ]
     found = [value for value in best if value is not None]

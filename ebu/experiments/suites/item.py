@@ -11,7 +11,7 @@ from ebu.experiments.item import Item
 from ebu.experiments.suites.picture import draw
 from ebu.experiments.suites.rows import Comparing, Row, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
 from ebu.experiments.suites.tables import tables
-from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, EVERY_METHOD, METHODS, QUICK_METHODS, TELLING, Task
+from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, METHODS, QUICK_METHODS, TELLING, Task, settings_of
 from ebu.experiments.sweeps.trials import Trial, in_rounds, trial
 from ebu.report.rows import read_run
 
@@ -57,11 +57,10 @@ def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
     found = []
     for task in settings["tasks"]:
         for label in settings["methods"]:
-            algo, own = EVERY_METHOD[label]
-            scale = settings["scale"] | task.settings
+            algo, own = settings_of(label, task, settings["scale"])
             for s in range(seed, seed + seeds_of(label, settings)):
                 arguments = {"env_args": task.arguments(s)} if task.arguments(s) else {}
-                found.append(trial(algo, task.env, s, label, **own, **arguments, **scale))
+                found.append(trial(algo, task.env, s, label, **own, **arguments))
 
     def turn(one: Trial) -> int:
         if one.label == ADAPTIVE:

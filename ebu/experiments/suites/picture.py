@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from ebu.experiments import plots
 from ebu.experiments.suites.rows import Row
-from ebu.experiments.suites.tasks import LOOK, Task
+from ebu.experiments.suites.tasks import Task, look_of
 
 
 def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str], steps: int) -> None:
@@ -19,7 +19,8 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
     most = max(sum(task.group == group for task in tasks) for group in groups) + 1
     columns = most if len(groups) > 1 else -(-most // 2) if most > 4 else most
     bands = len(groups) if len(groups) > 1 else -(-most // columns)
-    figure, axes = plots.canvas(columns, rows=bands, width=3.1 * columns + 0.6, height=2.9 * bands + 0.9)
+    band = max(2.9, 0.17 * len(methods) + 0.7)  # room for the name of every method beside the aggregate
+    figure, axes = plots.canvas(columns, rows=bands, width=3.1 * columns + 0.6, height=band * bands + 0.9)
     free = list(axes)
     heights: dict[str, list[Axes]] = {}  # panels of one environment have one scale
     for i, group in enumerate(groups):
@@ -38,7 +39,8 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
         limits = [ax.get_ylim() for ax in same]
         for ax in same:
             ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    handles = [axes[0].plot([], [], color=LOOK[m][0], ls=LOOK[m][1], lw=LOOK[m][2], label=m)[0] for m in methods]
+    looks = {method: look_of(method) for method in methods}
+    handles = [axes[0].plot([], [], color=c, ls=line, lw=w, label=method)[0] for method, (c, line, w) in looks.items()]
     figure.legend(
         handles=handles, loc="outside lower center", ncols=min(len(methods), 5 if columns < 5 else 9), frameon=False,
         fontsize=9, labelcolor=plots.INK,
@@ -48,11 +50,11 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
 
 def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> None:
     for row in curves:
-        colour, line, width = LOOK[row["method"]]
+        colour, line, width = look_of(row["method"])
         x = np.array(row["steps"]) / 1000
         low, high = (np.array(row[end], dtype=float) for end in ("low", "high"))
         ax.fill_between(x, low, high, color=colour, alpha=0.10, lw=0)
-        ax.plot(x, row["mean"], line, color=colour, lw=width)
+        ax.plot(x, row["mean"], ls=line, color=colour, lw=width)
     ax.axhline(task.floor, color=plots.GREY, lw=0.8, ls=":")
     counts = {row["seeds"] for row in curves}
     if counts:
@@ -69,7 +71,7 @@ def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> Non
 def _draw_aggregate(ax: Axes, rows: Sequence[Row], group: str) -> None:
     """Interquartile means of the normalised final scores (filled) and areas (hollow) with their intervals over seeds."""
     for i, row in enumerate(rows):
-        colour = LOOK[row["method"]][0]
+        colour = look_of(row["method"])[0]
         for name, offset, face in (("final", -0.16, colour), ("area", 0.16, "white")):
             value = row[f"{name}_iqm"]
             if value is None:

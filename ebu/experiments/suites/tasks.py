@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,53 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
 EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | TRIED
 RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG_LESS, PENG, PENG_MORE))  # the better of the two methods is to be beaten
 
+# Any method with one thing changed; its label is made by ``with_change``. The fast recipe counts among the values that a
+# method tries. The other changes cost more arithmetic: they explain, and decide nothing.
+FAST, WIDE, TWICE, RESETS = "fast recipe", "4 times as wide", "2 updates per step", "2 updates per step, resets"
+CHANGES = (FAST, WIDE, TWICE, RESETS)
+
+
+def with_change(label: str, change: str) -> str:
+    """How tables call a method with one of ``CHANGES``."""
+    return f"{label}, {change}"
+
+
+def without_change(label: str) -> tuple[str, str]:
+    """The method of a label, and its change or nothing."""
+    return next(
+        ((label.removesuffix(f", {change}"), change) for change in CHANGES if label.endswith(f", {change}")), (label, "")
+    )
+
+
+def is_rival(label: str, values: Sequence[str]) -> bool:
+    """Whether a label is one of the tried values of a method: its own three, or one of them with the fast recipe."""
+    method, change = without_change(label)
+    return method in values and change in ("", FAST)
+
+
+def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The algorithm of a label and all settings of its run on a task."""
+    method, change = without_change(label)
+    algo, own = EVERY_METHOD[method]
+    settings = {**scale, **task.settings, **own}
+    updates = settings["steps"] // settings["train_freq"]
+    changed: dict[str, dict[str, Any]] = {
+        "": {},
+        FAST: {
+            "layer_norm": True,
+            "learning_rate": 5e-4,
+            "learning_rate_schedule": "linear",
+            "max_grad_norm": 10.0,
+            "tau": 0.005,
+            "target_update_interval": settings["train_freq"],  # τ is that of every update
+        },
+        WIDE: {"features_dim": 4 * task.hidden_units, "hidden_sizes": (task.hidden_units, 4 * task.hidden_units)},
+        TWICE: {"gradient_steps": 2},
+        RESETS: {"gradient_steps": 2, "reset_every": 2 * updates // 5},
+    }
+    return algo, settings | changed[change]
+
+
 TELLING = (EBU_HALF, EBU_ONE, DQN, N_STEP, PENG)  # cheap, and the comparison the claim is about: these go first
 QUICK_METHODS = (EBU_HALF, DQN, N_STEP)
 LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
@@ -90,6 +137,15 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     "one learner": (plots.BLUE, ":", 1.5),
 }
 
+LINES = {"-": 1, "--": 2, "-.": 3, ":": 4}
+
+
+def look_of(label: str) -> tuple[str, Any, float]:
+    """Colour, line and width: a changed method has its own colour, with dashes that are nobody else's."""
+    method, change = without_change(label)
+    colour, line, width = LOOK[method]
+    return (colour, (0, (2 + 2 * CHANGES.index(change), 1, LINES[line], 1)), 1.5) if change else (colour, line, width)
+
 
 @dataclass(frozen=True)
 class Task:
@@ -108,6 +164,8 @@ class Task:
     """Where the task differs from the suite's scale."""
     group: str = ""
     """Tasks are aggregated by group."""
+    hidden_units: int = 128
+    """Of the last hidden layer in the network of its preset."""
     anchor: float | None = None
     """A published training average of DQN after as many steps."""
 
