@@ -46,13 +46,15 @@ class MemoryConfig:
     stack: int = 1
     """Latest frames that form a state, for images."""
     priority_alpha: float = 0.5
-    """Prioritised replay: how strongly errors decide at first; falls to 0 over the run."""
+    """Prioritised replay, and episodes by their errors: how strongly errors decide at first; falls to 0 over the run."""
     priority_beta: float = 0.0
     """Prioritised replay: exponent of the importance weights; 0 means none, as the authors chose."""
     priority_lr_scale: float = 0.25
     """Prioritised replay: factor on the step size, as the authors chose."""
     priority_sort_interval: int = 1_000_000
     """Prioritised replay: changes between full sorts of the heap."""
+    episode_choice: Literal["uniform", "newest", "errors"] = "uniform"
+    """Whole episodes: each equally likely; those that have just ended first; or by mean error, as priority_alpha says."""
     compress: Literal["auto", "always", "never"] = "auto"
     """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
 

@@ -63,6 +63,7 @@ class BaseAgent:
         from ebu.training.footprint import require_room
 
         check(config)
+        require_episodes(self.method, config)
         self.config = config
         self.device = choose_device(config.run.device)
         self._ranks = ranks
@@ -241,6 +242,14 @@ class BaseAgent:
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         self.__copy__()
+
+
+def require_episodes(method: Method, config: Config) -> None:
+    """Refuse a choice of episodes for a method that does not make it."""
+    choice = config.memory.episode_choice
+    if choice != "uniform" and getattr(method.sampler(config), "choice", "uniform") != choice:
+        words = f"{config.algo} does not choose among whole episodes"
+        raise UserError(f"episode_choice={choice!r} is for methods that replay whole episodes, such as ebu; {words}")
 
 
 def source_of(config: Config) -> EnvironmentSource:

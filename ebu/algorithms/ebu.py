@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ebu.agent import Agent
 from ebu.config import Config
+from ebu.memory.episode_choice import ErrorEpisodeSampler, NewestEpisodeSampler
 from ebu.memory.samplers import EpisodeSampler, Sampler
 from ebu.registry import Method
 from ebu.search_space import Range, SearchSpace, usual_space
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def sampler(config: Config) -> Sampler:
-    return EpisodeSampler()
+    """Whole episodes, chosen as ``episode_choice`` says."""
+    memory = config.memory
+    if memory.episode_choice == "errors":
+        return ErrorEpisodeSampler(memory.priority_alpha)
+    return NewestEpisodeSampler() if memory.episode_choice == "newest" else EpisodeSampler()
 
 
 def backward_rule(config: Config, betas: Sequence[float]) -> Rule:

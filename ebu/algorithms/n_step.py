@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from ebu.agent import Agent
 from ebu.algorithms.dqn import best_next, minibatches_ahead
+from ebu.algorithms.ebu import sampler as episode_sampler
 from ebu.config import Config
-from ebu.memory.samplers import EpisodeSampler, Sampler, TransitionSampler
+from ebu.memory.samplers import Sampler, TransitionSampler
 from ebu.registry import Method
 from ebu.search_space import Choice, SearchSpace, usual_space
 from ebu.types import Targets
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def sampler(config: Config) -> Sampler:
     n = config.target.n_steps
-    return EpisodeSampler() if n == "episode" else TransitionSampler(n, minibatches_ahead(config))
+    return episode_sampler(config) if n == "episode" else TransitionSampler(n, minibatches_ahead(config))
 
 
 def rule(config: Config) -> Rule:

@@ -55,16 +55,25 @@ class EpisodeSampler(Stateless):
     itself where episodes are long.
     """
 
+    choice = "uniform"  # as the setting ``episode_choice`` calls it
     minibatches = 8
 
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         guess = 1 + (wanted * memory.episodes) // memory.steps  # by the mean length; a few draws too many are cheap
-        chosen = rng.integers(memory.first_episode, memory.end_episode, guess)
+        chosen = np.concatenate([self.first(memory), self.draw(memory, guess, rng, progress)])
         reached = np.cumsum(memory.lengths(chosen))
         while reached[-1] < wanted:
-            chosen = np.concatenate([chosen, rng.integers(memory.first_episode, memory.end_episode, guess)])
+            chosen = np.concatenate([chosen, self.draw(memory, guess, rng, progress)])
             reached = np.cumsum(memory.lengths(chosen))
         return whole_episodes(memory, chosen[: 1 + reached.searchsorted(wanted)])
+
+    def first(self, memory: EpisodeMemory) -> Array:
+        """The episodes with which a span begins in any case."""
+        return np.empty(0, np.int64)
+
+    def draw(self, memory: EpisodeMemory, count: int, rng: np.random.Generator, progress: float) -> Array:
+        """Some episodes at random."""
+        return rng.integers(memory.first_episode, memory.end_episode, count)
 
 
 class TransitionSampler(Stateless):

@@ -14,19 +14,23 @@ from ebu.types import Episode
 def filled(lengths, capacity=10**6):
     """A memory whose rewards are the steps' numbers, so that every sample says where it came from."""
     memory = EpisodeMemory(capacity, (1,), np.float32, gamma=0.9)
-    step = 0
-    for number, length in enumerate(lengths):
-        memory.add(
-            Episode(
-                observations=np.arange(step + number, step + number + length + 1, dtype=np.float32)[:, None],
-                actions=np.zeros(length, np.int64),
-                rewards=np.arange(step, step + length, dtype=np.float32),
-                behaviour=np.ones(length, np.float32),
-                terminated=number % 2 == 0,
-            )
-        )
-        step += length
+    for length in lengths:
+        added(memory, length)
     return memory
+
+
+def added(memory, length):
+    """The memory with one more episode of this kind."""
+    number, step = memory.end_episode, memory.end_step
+    memory.add(
+        Episode(
+            observations=np.arange(step + number, step + number + length + 1, dtype=np.float32)[:, None],
+            actions=np.zeros(length, np.int64),
+            rewards=np.arange(step, step + length, dtype=np.float32),
+            behaviour=np.ones(length, np.float32),
+            terminated=number % 2 == 0,
+        )
+    )
 
 
 def trained_steps(span):

@@ -36,6 +36,8 @@ CASES = {
     "ensemble": ("ensemble-q", "CartPole-v1", {"horizon_updates": 150, "gate": 0.5, "eval_every": 150}, 400),
     "resets": ("ebu", "CartPole-v1", {"reset_every": 70, "eval_every": 150}, 400),
     "per with evictions": ("per", "CartPole-v1", {"buffer_size": 150, "eval_every": 0}, 400),
+    "newest episodes": ("ebu", "CartPole-v1", {"episode_choice": "newest", "eval_every": 0}, 400),
+    "episodes by errors": ("ebu", "CartPole-v1", {"episode_choice": "errors", "buffer_size": 150, "eval_every": 0}, 400),
     "retrace": ("retrace", "FrozenLake-v1", {"eval_every": 150}, 400),
     "tightening": ("optimality-tightening", "CartPole-v1", {"eval_every": 0}, 300),
     "minatar": ("ebu", "MinAtar/Breakout-v1", {"eval_every": 0, "eval_episodes": 1}, 300),

@@ -26,6 +26,7 @@ from ebu.experiments.suites.tasks import (
     ENSEMBLE,
     ENSEMBLE_GATE,
     FAST,
+    INGREDIENTS,
     PENG,
     RESETS,
     TWICE,
@@ -67,7 +68,7 @@ CHANGED = (
     *(with_change(label, WIDE) for label in (BEST_EBU, BEST_DQN)),
     *(with_change(label, change) for label in (BEST_EBU, BEST_ENSEMBLE) for change in (TWICE, RESETS)),
 )
-METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *CHANGED)
+METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *INGREDIENTS, *CHANGED)
 FIRST_LOOK = (EBU_HALF, EBU_ONE, PENG, DQN, ENSEMBLE, ENSEMBLE_GATE, "without the horizon", "own bootstrap")
 
 LOOK: dict[str, Any] = {"steps": 30_000, "eval_every": 2_500, "eval_episodes": 10, "log_every": 1_000}

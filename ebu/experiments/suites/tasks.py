@@ -48,6 +48,12 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "one λ": ("ensemble-q", {"trace_lambdas": (0.65, 0.65, 0.65, 0.65)}),
     "one learner": ("ensemble-q", {"trace_lambdas": (0.65,)}),
 }
+# The new method with one ingredient more; what has been seen to help may become part of it.
+NEWEST, BY_ERRORS = f"{ENSEMBLE}, newest episodes first", f"{ENSEMBLE}, episodes by errors"
+INGREDIENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    NEWEST: ("ensemble-q", {"episode_choice": "newest"}),
+    BY_ERRORS: ("ensemble-q", {"episode_choice": "errors"}),
+}
 # Values of n and λ that are tried beside those of the suites.
 N_STEP_5, N_STEP_10 = "n-step DQN (n=5)", "n-step DQN (n=10)"
 RETRACE_LESS, RETRACE_MORE = "Retrace(λ), λ=0.7", "Retrace(λ), λ=0.9"
@@ -57,7 +63,7 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
     RETRACE_LESS: ("retrace", {"trace_lambda": 0.7}),
     RETRACE_MORE: ("retrace", {"trace_lambda": 0.9}),
 }
-EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | TRIED
+EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | INGREDIENTS | TRIED
 RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG_LESS, PENG, PENG_MORE))  # the better of the two methods is to be beaten
 
 # Any method with one thing changed; its label is made by ``with_change``. The fast recipe counts among the values that a
@@ -130,6 +136,8 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     ENSEMBLE: (plots.VERMILION, "-", 2.4),
     ENSEMBLE_MORE: (plots.VERMILION, "--", 1.5),
     ENSEMBLE_GATE: (plots.PINK, "-", 1.7),
+    NEWEST: (plots.SKY, "--", 1.5),
+    BY_ERRORS: (plots.SKY, ":", 1.5),
     "without the horizon": (plots.ORANGE, ":", 1.5),
     "own bootstrap": (plots.PINK, ":", 1.5),
     "all act": (plots.GREEN, ":", 1.5),
