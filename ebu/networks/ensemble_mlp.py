@@ -127,6 +127,9 @@ class EnsembleMLP(Ensemble):
     def batch_values(self, learner: int) -> Callable[[Array], Array]:
         if self.device.type == "cpu" and not len(self._prepare):
             return many_at_once([(weight[learner].numpy(), bias[learner].numpy()) for weight, bias in self._weights])
+        return self._batch_values_by_tensors(learner)
+
+    def _batch_values_by_tensors(self, learner: int) -> Callable[[Array], Array]:
         if self.learners > 1:
             return super().batch_values(learner)  # the passes of this class are of all learners
 

@@ -115,6 +115,9 @@ class EnsembleNormMLP(EnsembleMLP):
             return self._state_values_by_tensors(learner)
         return self._values_of_one(learner, 0)
 
+    def batch_values(self, learner: int) -> Callable[[Array], Array]:
+        return self._batch_values_by_tensors(learner)
+
     def _norms_of_one(self, learner: int) -> list[Callable[[Array], Array]]:
         pairs = EnsembleMLP._layers(self, self.parameters)[1::2]
         return [

@@ -44,15 +44,18 @@ def test_values_and_gradient_equal_autograd_of_networks_apart(double, name, lear
     assert_equal_to_networks_apart(network, states, values, slope, **CLOSE)
 
 
+@pytest.mark.parametrize("learners", [1, 2])
 @pytest.mark.parametrize("name", FORMS)
-def test_the_value_of_one_state_equals_its_row_of_a_batch_and_follows_the_weights(double, name):
-    network, states = made(name, 2), states_of(name)
-    single = network.state_values(1)
+def test_values_for_acting_equal_those_of_a_batch_and_follow_the_weights(double, name, learners):
+    network, states = made(name, learners), states_of(name)
+    last = learners - 1
+    single, several = network.state_values(last), network.batch_values(last)
     kept = states[0].numpy().copy()
     for _ in range(2):
         with torch.no_grad():
             batch = network.values(states)
-        torch.testing.assert_close(torch.from_numpy(single(states[0].numpy())), batch[1, 0], **CLOSE)
+        torch.testing.assert_close(torch.from_numpy(single(states[0].numpy())), batch[last, 0], **CLOSE)
+        torch.testing.assert_close(torch.from_numpy(several(states.numpy())), batch[last], **CLOSE)
         network.parameters.mul_(1.5)
     assert np.array_equal(states[0].numpy(), kept)
 
