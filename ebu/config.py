@@ -155,6 +155,8 @@ class NetworkConfig:
     """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool = False
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
+    prior_scale: float = 0.0
+    """A second network that keeps its random weights is added, times this (Osband et al., 2018); for ensembles. 0: none."""
 
 
 @dataclass(frozen=True)
@@ -408,6 +410,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "learning_rate_final": (1e-9, 1.0, "greater than 0 and at most 1"),
     "max_grad_norm": (0.0, _LARGE, "at least 0"),
     "features_dim": (0, 1_000_000, "a whole number of at least 0"),
+    "prior_scale": (0.0, _LARGE, "at least 0"),
     "optimizer_decay": (0.0, 1.0, "between 0 and 1"),
     "optimizer_eps": (0.0, 1e3, "at least 0"),
     "target_update_interval": _COUNT,

@@ -105,7 +105,7 @@ class LocalLearner:
         self.target = form(skeleton, learners, device)
         self._tau = config.tau
         self._max_grad_norm = config.max_grad_norm
-        self._optimiser = OPTIMISERS[config.optimizer](self.online.parameters, self.online.gradient, config)
+        self._optimiser = OPTIMISERS[config.optimizer](self.online.trained, self.online.gradient, config)
         self._loss = LOSSES[config.loss]
         self._correction = correction
 

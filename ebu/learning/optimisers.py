@@ -139,7 +139,8 @@ OPTIMISERS: dict[str, type[ElementwiseOptimiser]] = {
 
 
 def _blocks(tensors: tuple[Tensor, ...]) -> Iterator[tuple[Tensor, ...]]:
-    flat = [t.view(-1) for t in tensors]
-    size = len(flat[0]) if flat[0].device.type != "cpu" else CACHE_BLOCK_ELEMENTS * torch.get_num_threads()
-    for start in range(0, len(flat[0]), size):
-        yield tuple(t[start : start + size] for t in flat)
+    together = tensors[0].is_contiguous()  # else the parameters are a part of something, learner by learner
+    for flat in [[t.view(-1) for t in tensors]] if together else zip(*tensors):
+        size = len(flat[0]) if flat[0].device.type != "cpu" else CACHE_BLOCK_ELEMENTS * torch.get_num_threads()
+        for start in range(0, len(flat[0]), size):
+            yield tuple(t[start : start + size] for t in flat)

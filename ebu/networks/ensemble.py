@@ -33,9 +33,14 @@ class Ensemble:
         self.layout = _layout(skeleton)
         self.parameters = torch.zeros(learners, self.layout[-1][1].stop, device=device)
 
+    @property
+    def trained(self) -> Tensor:
+        """The part of ``parameters`` that is learned: all of them."""
+        return self.parameters
+
     @cached_property
     def gradient(self) -> Tensor:
-        """[K, P], written by a pullback."""
+        """Of ``trained``, written by a pullback."""
         return torch.zeros_like(self.parameters)
 
     def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"] = "torch") -> None:

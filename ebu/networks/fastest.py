@@ -11,6 +11,8 @@ from ebu.networks.ensemble_images import EnsembleImages
 from ebu.networks.ensemble_mlp import EnsembleMLP
 from ebu.networks.ensemble_norm import EnsembleNormConvolution, EnsembleNormMLP
 from ebu.networks.ensemble_own import EnsembleOwn
+from ebu.networks.ensemble_prior import EnsemblePrior
+from ebu.networks.modules import WithPrior
 
 FORMS: list[type[EnsembleMLP] | type[EnsembleImages] | type[EnsembleOwn]] = [
     EnsembleMLP,
@@ -23,5 +25,7 @@ FORMS: list[type[EnsembleMLP] | type[EnsembleImages] | type[EnsembleOwn]] = [
 
 
 def fastest_ensemble(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
+    if isinstance(skeleton, WithPrior):
+        return EnsemblePrior(skeleton, learners, device, fastest_ensemble)
     form = next((form for form in FORMS if form.fits(skeleton)), Ensemble)
     return form(skeleton, learners, device)

@@ -86,8 +86,23 @@ class Dueling(nn.Module):
         return self.value(x) + advantage - advantage.mean(-1, keepdim=True)
 
 
+class WithPrior(nn.Module):
+    """f(s) + scale · p(s), where p keeps its random weights (Osband et al., 2018); two networks of one shape."""
+
+    def __init__(self, network: nn.Module, prior: nn.Module, scale: float) -> None:
+        super().__init__()
+        self.network = network
+        self.prior = prior
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x) + self.scale * self.prior(x)
+
+
 def output_layers(network: nn.Module) -> list[str]:
     """The names of the linear layers that give the values: the last one, or that of each stream of a dueling network."""
+    if isinstance(network, WithPrior):
+        return [f"network.{name}" for name in output_layers(network.network)]
     streams = [
         f"{name}.{stream}." if name else f"{stream}."
         for name, module in network.named_modules()
@@ -202,6 +217,13 @@ def build_network(spec: ObservationSpec, actions: int, stack: int, config: Netwo
 
     One of the user's own is made by its factory, on the CPU and with values: its layers may need to know theirs.
     """
+    if not config.prior_scale:
+        return _build(spec, actions, stack, config)
+    network, prior = (_build(spec, actions, stack, config) for _ in range(2))
+    return WithPrior(network, prior, config.prior_scale)
+
+
+def _build(spec: ObservationSpec, actions: int, stack: int, config: NetworkConfig) -> nn.Module:
     if is_own(config.network):
         return OwnNetwork(config.network, spec, actions, stack)
     name = choose(spec) if config.network == "auto" else config.network

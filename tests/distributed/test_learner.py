@@ -168,7 +168,15 @@ def test_weights_of_a_policy_file_are_given_to_all_learners(group, tmp_path):
 
 
 def test_an_ensemble_trains_on_two_ranks_as_in_one_process_and_each_learner_takes_its_own_weights(group, tmp_path):
-    small = {**SMALL, "trace_lambdas": (0.5, 0.6, 0.9), "horizon_updates": 50, "gate": 0.5, "eval_every": 0, "reset_every": 40}
+    small = {
+        **SMALL,
+        "trace_lambdas": (0.5, 0.6, 0.9),
+        "horizon_updates": 50,
+        "gate": 0.5,
+        "eval_every": 0,
+        "reset_every": 40,
+        "prior_scale": 1.0,
+    }
     config = configure("ensemble-q", "CartPole-v1", **small)
     alone, together = (ebu.Agent.from_config(config, ranks=ranks) for ranks in (None, Ranks(group)))
     for agent in (alone, together):
