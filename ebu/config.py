@@ -91,6 +91,8 @@ class TargetConfig:
     """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
     gate: float = 0.0
     """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
+    return_bound: float = 0.0
+    """Ensemble Q(λ): a target is at least the episode's return where learners differ by less than this many errors; 0: off."""
     double_q: bool = False
     """The online network chooses the action inside the maximum, the target network values it."""
     tightening_weight: float = 0.2
@@ -421,6 +423,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "initial_lambda": _SHARE,
     "initial_horizon": (1e-9, 1.0, "greater than 0 and at most 1"),
     "gate": (0.0, _LARGE, "at least 0"),
+    "return_bound": (0.0, _LARGE, "at least 0"),
     "sync_interval": _COUNT,
     "tightening_weight": _SHARE,
     "tightening_neighbours": (1, 1_000, "a whole number of at least 1"),

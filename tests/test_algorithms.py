@@ -62,6 +62,7 @@ def test_methods_on_whole_episodes_and_steps_run_on_images_with_stacks(name):
         ("ensemble-q", {"trace_lambdas": 0.5}, "trace_lambdas must be a tuple"),
         ("ensemble-q", {"initial_horizon": 0.0}, "initial_horizon must be greater than 0 and at most 1"),
         ("ensemble-q", {"gate": -1}, "gate must be at least 0"),
+        ("ensemble-q", {"return_bound": -1}, "return_bound must be at least 0"),
         ("ensemble-q", {"prior_scale": -1}, "prior_scale must be at least 0"),
         ("ensemble-q", {"bootstrap": "median"}, "bootstrap must be one of ensemble, own"),
         ("retrace", {"trace_lambda": -0.1}, "trace_lambda must be between 0 and 1"),

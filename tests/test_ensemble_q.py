@@ -92,6 +92,32 @@ def test_the_gate_is_in_units_of_the_one_step_error(agent):
     assert targets_of(agent, values, gate=2.0, bootstrap="own").shape == (3, len(values.rewards))
 
 
+@pytest.mark.parametrize("updates", [0, 20])
+def test_targets_are_at_least_the_return_where_learners_agree(agent, updates):
+    values = span_values(agent, updates)
+    gamma = horizon(agent.config.target, updates)[1]
+    plain, bounded = (targets_of(agent, values, return_bound=bound) for bound in (0.0, 0.3))
+    taken, following = values.target_taken_and_next
+    discounts = torch.where(values.discounts > 0, torch.tensor(gamma), 0.0)
+    error = (values.rewards + discounts * following.mean(0).amax(-1) - taken.mean(0)).abs().mean().item()
+    for t, y in enumerate(bounded.T.tolist()):
+        agrees = np.std(taken[:, t].numpy()) <= 0.3 * error
+        obtained = return_from(values, t, gamma)
+        expected = plain[:, t].tolist() if obtained is None or not agrees else [max(v, obtained) for v in plain[:, t].tolist()]
+        assert y == pytest.approx(expected, rel=1e-5)
+    assert (bounded > plain).any()
+
+
+def return_from(values, t, gamma):
+    """The discounted rewards from step t on; None in an episode that was cut off."""
+    total, weight = 0.0, 1.0
+    while True:
+        total, weight = total + weight * float(values.rewards[t]), weight * gamma
+        if not values.continues[t]:
+            return total if values.discounts[t] == 0 else None
+        t += 1
+
+
 def test_with_everything_switched_off_it_is_pengs_to_the_last_bit():
     plain = ebu.PengQ("CartPole-v1", trace_lambda=0.7, **QUICK).learn(300)
     alone = ebu.EnsembleQ("CartPole-v1", trace_lambdas=(0.7,), horizon_updates=0, **QUICK).learn(300)

@@ -68,6 +68,8 @@ class Settings(TypedDict, total=False):
     """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
     gate: float
     """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
+    return_bound: float
+    """Ensemble Q(λ): a target is at least the episode's return where learners differ by less than this many errors; 0: off."""
     double_q: bool
     """The online network chooses the action inside the maximum, the target network values it."""
     tightening_weight: float

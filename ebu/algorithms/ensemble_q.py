@@ -4,9 +4,11 @@
   turns acting, an episode each, and the policy that is evaluated and saved is greedy in the mean of their values;
 - all bootstrap from that mean, V(s') = max_a mean_k Q̂_k(s', a), which is less biased than a maximum over one network's noise;
 - the horizon settles: λ falls from ``initial_lambda`` and γ grows to ``gamma`` over the first ``horizon_updates`` updates;
-- with a ``gate`` > 0, what followed an action counts the less, the worse it looks beside the best.
+- with a ``gate`` > 0, what followed an action counts the less, the worse it looks beside the best;
+- with a ``return_bound`` > 0, a target is at least the return that was obtained, where the learners agree on the value.
 
-Each can be switched off: one number in ``trace_lambdas``, ``bootstrap="own"``, ``horizon_updates=0``, ``gate=0``.
+Each can be switched off: one number in ``trace_lambdas``, ``bootstrap="own"``, ``horizon_updates=0``, ``gate=0``,
+``return_bound=0``.
 """
 
 from __future__ import annotations
@@ -42,8 +44,10 @@ def horizon(target: TargetConfig, updates: int) -> tuple[list[float], float]:
 def rule(config: Config) -> Rule:
     import torch
 
-    from ebu.targets.bootstrap import one_step
+    from ebu.targets.agreement import at_least_returns
+    from ebu.targets.bootstrap import n_step, one_step
     from ebu.targets.retrace import gated
+    from ebu.targets.scan import ABSENT
 
     target = config.target
 
@@ -55,21 +59,30 @@ def rule(config: Config) -> Rule:
         lambdas, gamma = horizon(target, span.updates)
         discounts = span.discounts if gamma == target.gamma else span.discounts * (gamma / target.gamma)
         online = combined(span.online_next) if target.double_q else None
-        sharpness: float | Tensor = 0.0
-        if target.gate:
-            taken, q_next = map(combined, span.target_taken_and_next)
-            errors = (one_step(span.rewards, discounts, q_next) - taken).abs().mean(-1)  # one, or one for each learner
-            sharpness = target.gate / errors.clamp(min=SMALLEST_ERROR)
-        else:
-            q_next = combined(span.target_next)
+        if not (target.gate or target.return_bound):
+            known = (span.rewards, discounts, span.actions, combined(span.target_next))
+            return Targets(gated(*known, torch.tensor(lambdas), 0.0, span.continues, online))
+
+        taken, q_next = span.target_taken_and_next[0], combined(span.target_taken_and_next[1])
+        errors = (one_step(span.rewards, discounts, q_next) - combined(taken)).abs().mean(-1)  # one, or one for each learner
+        errors = errors.clamp(min=SMALLEST_ERROR)
         known = (span.rewards, discounts, span.actions, q_next)
-        return Targets(gated(*known, torch.tensor(lambdas), sharpness, span.continues, online))
+        y = gated(*known, torch.tensor(lambdas), target.gate / errors, span.continues, online)
+        if target.return_bound:
+            obtained = n_step(span.rewards, discounts, q_next, "episode", span.continues)
+            has_terminated = span.tensor(span.span.returns) > ABSENT
+            y = at_least_returns(y, torch.where(has_terminated, obtained, ABSENT), taken, target.return_bound * errors)
+        return Targets(y)
 
     return make_targets
 
 
 def search(config: Config) -> SearchSpace:
-    return usual_space(config) | {"initial_lambda": Range(0.7, 1.0), "gate": Choice((0.0, 0.3, 1.0, 3.0))}
+    return usual_space(config) | {
+        "initial_lambda": Range(0.7, 1.0),
+        "gate": Choice((0.0, 0.3, 1.0, 3.0)),
+        "return_bound": Choice((0.0, 0.5)),
+    }
 
 
 class EnsembleQ(Agent):

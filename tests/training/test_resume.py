@@ -33,7 +33,12 @@ SMALL = {"learning_starts": 100, "batch_size": 16, "log_every": 50, "hidden_size
 CASES = {
     "ebu on the maze": ("ebu", "maze", {"eval_every": 150}, 400),
     "adaptive ebu": ("adaptive-ebu", "CartPole-v1", {"betas": (0.0, 1.0), "sync_interval": 120, "eval_every": 150}, 400),
-    "ensemble": ("ensemble-q", "CartPole-v1", {"horizon_updates": 150, "gate": 0.5, "eval_every": 150}, 400),
+    "ensemble": (
+        "ensemble-q",
+        "CartPole-v1",
+        {"horizon_updates": 150, "gate": 0.5, "return_bound": 0.5, "eval_every": 150},
+        400,
+    ),
     "resets": ("ebu", "CartPole-v1", {"reset_every": 70, "eval_every": 150}, 400),
     "per with evictions": ("per", "CartPole-v1", {"buffer_size": 150, "eval_every": 0}, 400),
     "newest episodes": ("ebu", "CartPole-v1", {"episode_choice": "newest", "eval_every": 0}, 400),
