@@ -157,6 +157,8 @@ class NetworkConfig:
     """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool = False
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
+    value_head: Literal["scalar", "histogram"] = "scalar"
+    """One number for each action, or a histogram of 51 bins that is learned by classification (Farebrother et al., 2024)."""
     prior_scale: float = 0.0
     """A second network that keeps its random weights is added, times this (Osband et al., 2018); for ensembles. 0: none."""
 
@@ -361,6 +363,9 @@ def check(config: Config) -> None:
         raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
     if not all(isinstance(text, str) for text in values["env_wrappers"]):
         raise UserError(f"env_wrappers must be names of wrappers, got {_shown(values['env_wrappers'])}")
+    if values["value_head"] == "histogram" and (values["dueling"] or values["prior_scale"]):
+        other = "dueling" if values["dueling"] else "prior_scale"
+        raise UserError(f"value_head='histogram' does not combine with {other}; choose one of the two")
     if values["buffer_size"] < values["batch_size"]:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"

@@ -64,7 +64,7 @@ def in_words(config: Config) -> str:
         "dueling network" if config.network.dueling else "",
         f"soft target updates (τ = {learner.tau:g} {each})" if learner.tau < 1 else f"target network copied {each}",
         f"{_OPTIMIZERS[learner.optimizer]}, learning rate {learner.learning_rate:g}{falling}",
-        _LOSSES[learner.loss],
+        _LOSSES[learner.loss] if config.network.value_head == "scalar" else "cross-entropy on histograms of values",
         f"minibatches of {learner.batch_size} {updates}",
     ]
     return ", ".join(word for word in words if word)

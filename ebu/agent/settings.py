@@ -122,6 +122,8 @@ class Settings(TypedDict, total=False):
     """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
     dueling: bool
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
+    value_head: Literal["scalar", "histogram"]
+    """One number for each action, or a histogram of 51 bins that is learned by classification (Farebrother et al., 2024)."""
     prior_scale: float
     """A second network that keeps its random weights is added, times this (Osband et al., 2018); for ensembles. 0: none."""
     eval_every: int

@@ -10,8 +10,10 @@ from torch import nn
 
 from ebu.config import Config
 from ebu.envs.spaces import ObservationSpec
+from ebu.learning.histogram_learner import HistogramLearner
 from ebu.learning.learner import LocalLearner
 from ebu.learning.small_learner import SmallLearner
+from ebu.networks.histogram import Histogram
 from ebu.networks.modules import build_network
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Blueprint:
     def build(self, learners: int, device: torch.device, correction: Correction | None = None) -> LocalLearner:
         """All of the learners, or a share of them, in this process."""
         skeleton, config = self.skeleton(), self.config.learner
+        if isinstance(skeleton, Histogram):
+            return HistogramLearner(skeleton, learners, config, device, correction)
         if self.learners == 1 and device.type == "cpu" and SmallLearner.fits(skeleton, config):
             return SmallLearner(skeleton, config, correction)
         return LocalLearner(skeleton, learners, config, device, correction)

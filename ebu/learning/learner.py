@@ -119,18 +119,23 @@ class LocalLearner:
         every, pullback = self.online.differentiate(batch.states)  # [K, B, A]
         taken = batch.actions.expand(every.shape[:-1]).unsqueeze(-1)
         values = every.gather(-1, taken).squeeze(-1)
-        targets = batch.targets
-        if self._correction is not None:
-            targets = self._correction(targets, values, batch.columns)
-        errors = targets - values
+        errors = self._targets(batch, values) - values
         loss, slope = self._loss(errors)
         if batch.weights is not None:
             loss, slope = loss * batch.weights, slope * batch.weights
         pullback(torch.zeros_like(every).scatter_(-1, taken, slope.unsqueeze(-1)))
+        self._descend()
+        return Update(loss, values, errors)
+
+    def _targets(self, batch: Batch, values: Tensor) -> Tensor:
+        """What the values of the taken actions [K, B] are to become."""
+        return batch.targets if self._correction is None else self._correction(batch.targets, values, batch.columns)
+
+    def _descend(self) -> None:
+        """A step along the gradient that was written."""
         if self._max_grad_norm:
             shorten(self.online.gradient, self._max_grad_norm)
         self._optimiser.step()
-        return Update(loss, values, errors)
 
     def update_target(self) -> None:
         """The target network moves to the online one: all the way, or by the share ``tau``."""

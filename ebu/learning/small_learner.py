@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from ebu.config import LearnerConfig
-from ebu.learning.learner import LocalLearner, Update, shorten
+from ebu.learning.learner import LocalLearner, Update
 from ebu.learning.optimisers import FusedAdam
 from ebu.networks.small_mlp import SmallMLP
 from ebu.types import Array, Batch
@@ -62,10 +62,7 @@ class SmallLearner(LocalLearner):
         *inputs, every = self.online.forward(self.online.inputs(batch.states))  # [B, A]
         taken = (self._rows[: len(every)], batch.actions.numpy())
         values: Array = every[taken]
-        targets = batch.targets
-        if self._correction is not None:
-            targets = self._correction(targets, torch.from_numpy(values[None]), batch.columns)
-        errors = targets.numpy()[0] - values
+        errors = self._targets(batch, torch.from_numpy(values[None])).numpy()[0] - values
         loss, slope = self._loss(errors)
         if batch.weights is not None:
             weights = batch.weights.numpy()
@@ -73,7 +70,5 @@ class SmallLearner(LocalLearner):
         slopes = np.zeros_like(every)
         slopes[taken] = slope
         self.online.backward(slopes, inputs)
-        if self._max_grad_norm:
-            shorten(self.online.gradient, self._max_grad_norm)
-        self._optimiser.step()
+        self._descend()
         return SmallUpdate(loss[None], values[None], errors[None])

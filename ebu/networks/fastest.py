@@ -7,11 +7,13 @@ from torch import nn
 
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_convolution import EnsembleConvolution
+from ebu.networks.ensemble_histogram import EnsembleHistogram
 from ebu.networks.ensemble_images import EnsembleImages
 from ebu.networks.ensemble_mlp import EnsembleMLP
 from ebu.networks.ensemble_norm import EnsembleNormConvolution, EnsembleNormMLP
 from ebu.networks.ensemble_own import EnsembleOwn
 from ebu.networks.ensemble_prior import EnsemblePrior
+from ebu.networks.histogram import Histogram
 from ebu.networks.modules import WithPrior
 
 FORMS: list[type[EnsembleMLP] | type[EnsembleImages] | type[EnsembleOwn]] = [
@@ -27,5 +29,7 @@ FORMS: list[type[EnsembleMLP] | type[EnsembleImages] | type[EnsembleOwn]] = [
 def fastest_ensemble(skeleton: nn.Module, learners: int, device: torch.device) -> Ensemble:
     if isinstance(skeleton, WithPrior):
         return EnsemblePrior(skeleton, learners, device, fastest_ensemble)
+    if isinstance(skeleton, Histogram):
+        return EnsembleHistogram(skeleton, learners, device, fastest_ensemble)
     form = next((form for form in FORMS if form.fits(skeleton)), Ensemble)
     return form(skeleton, learners, device)

@@ -11,6 +11,7 @@ from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import UserError
 from ebu.networks.factories import OwnNetwork, is_own
+from ebu.networks.histogram import BINS, Histogram
 
 # name → convolutions (channels, kernel, stride), then one hidden layer
 CONVOLUTIONS: dict[str, tuple[Sequence[tuple[int, int, int]], int]] = {
@@ -217,6 +218,8 @@ def build_network(spec: ObservationSpec, actions: int, stack: int, config: Netwo
 
     One of the user's own is made by its factory, on the CPU and with values: its layers may need to know theirs.
     """
+    if config.value_head == "histogram":
+        return Histogram(_build(spec, actions * BINS, stack, config))
     if not config.prior_scale:
         return _build(spec, actions, stack, config)
     network, prior = (_build(spec, actions, stack, config) for _ in range(2))

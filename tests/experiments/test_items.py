@@ -127,7 +127,7 @@ def test_methods_differ_in_nothing_but_the_method(item, budget):
     own = {"beta", "betas", "n_steps"}
     if item in (*BEYOND, "values"):  # where values of every method are tried, and tasks have scales of their own
         own |= {"trace_lambda", "trace_lambdas", "gate", "double_q", "horizon_updates", "bootstrap", "acting"}
-        own |= {"episode_choice", "prior_scale", "return_bound"}
+        own |= {"episode_choice", "prior_scale", "return_bound", "value_head"}
     worlds, common = {}, {}
     for one in find_item(item).trials(budget):
         settings = {name: value for name, value in one.settings if name not in own}

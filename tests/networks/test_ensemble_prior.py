@@ -34,8 +34,7 @@ def test_without_a_scale_there_is_no_prior():
 
 
 @pytest.mark.parametrize("settings", [{}, {"layer_norm": True}, {"dueling": True}], ids=str)
-@pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize("learners", [1, 3])
+@pytest.mark.parametrize(("name", "learners"), [("vector", 1), ("vector", 3), ("onehot", 3), ("minatar", 3)])
 def test_values_and_the_gradient_of_what_is_learned_are_those_of_modules_apart(double, name, learners, settings):
     network, states = made(name, learners, **settings), states_of(name)
     assert isinstance(network, EnsemblePrior)
@@ -112,6 +111,10 @@ def test_a_policy_file_and_the_plain_module_hold_the_priors(agent, tmp_path):
     np.testing.assert_array_equal(loaded.q_values(observations()), agent.q_values(observations()))
     module = agent.module()
     np.testing.assert_allclose(module(torch.from_numpy(np.stack(observations()))), agent.q_values(observations()), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_onnx_file_holds_the_priors(agent, tmp_path):
     pytest.importorskip("onnxruntime")
     agent.export(tmp_path / "mean.onnx")  # which compares it with the module
 

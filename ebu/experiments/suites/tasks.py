@@ -51,11 +51,13 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 # The new method with one ingredient more; what has been seen to help may become part of it.
 NEWEST, BY_ERRORS = f"{ENSEMBLE}, newest episodes first", f"{ENSEMBLE}, episodes by errors"
 PRIORS, BOUND = f"{ENSEMBLE}, random priors", f"{ENSEMBLE}, returns as bounds"
+HISTOGRAMS = f"{ENSEMBLE}, classification"
 INGREDIENTS: dict[str, tuple[str, dict[str, Any]]] = {
     NEWEST: ("ensemble-q", {"episode_choice": "newest"}),
     BY_ERRORS: ("ensemble-q", {"episode_choice": "errors"}),
     PRIORS: ("ensemble-q", {"prior_scale": 3.0}),
     BOUND: ("ensemble-q", {"return_bound": 0.5}),
+    HISTOGRAMS: ("ensemble-q", {"value_head": "histogram"}),
 }
 # Values of n and λ that are tried beside those of the suites.
 N_STEP_5, N_STEP_10 = "n-step DQN (n=5)", "n-step DQN (n=10)"
@@ -143,6 +145,7 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     BY_ERRORS: (plots.SKY, ":", 1.5),
     PRIORS: (plots.GREEN, "--", 1.5),
     BOUND: (plots.ORANGE, "-.", 1.5),
+    HISTOGRAMS: (plots.GREY, "-.", 1.5),
     "without the horizon": (plots.ORANGE, ":", 1.5),
     "own bootstrap": (plots.PINK, ":", 1.5),
     "all act": (plots.GREEN, ":", 1.5),
