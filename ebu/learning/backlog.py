@@ -41,11 +41,11 @@ class _Pending:
         self.used = min(part.stop, len(self.span.trained))
         return Batch(
             states=self.states(self._rows[part]),
-            actions=torch.as_tensor(self._actions[part]),
-            targets=torch.as_tensor(self._values[:, part]).contiguous(),
+            actions=_tensor(self._actions[part]),
+            targets=_tensor(self._values[:, part]).contiguous(),
             steps=self._steps[part],
-            columns={name: torch.as_tensor(column[:, part]).contiguous() for name, column in self._columns.items()},
-            weights=None if self._weights is None else torch.as_tensor(self._weights[part]),
+            columns={name: _tensor(column[:, part]).contiguous() for name, column in self._columns.items()},
+            weights=None if self._weights is None else _tensor(self._weights[part]),
         )
 
     @cached_property
@@ -111,6 +111,10 @@ class Backlog:
 
     def load_state_dict(self, state: dict[str, Any], learners: int, actions: int) -> None:
         self._queue = deque(_restored(saved, self._device, learners, actions) for saved in state["pending"])
+
+
+def _tensor(column: Column) -> Tensor:
+    return torch.from_numpy(column) if isinstance(column, np.ndarray) else column
 
 
 def _joined(parts: list[Batch]) -> Batch:

@@ -46,6 +46,8 @@ class Update:
 class Networks(Protocol):
     """K networks as the loop sees them, wherever they are kept."""
 
+    images_at_once: int  # that one call of ``values`` should be given on the CPU at most
+
     @property
     def device(self) -> torch.device: ...
 

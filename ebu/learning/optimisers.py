@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +23,9 @@ FUSED_FROM_ELEMENTS = 100_000
 # fifty times slower, and stay there. What is smaller than TINY, far below every ε, becomes 0 before it gets that far.
 TINY = 1e-30
 STEPS_BETWEEN_SWEEPS = 100
+
+
+Parts = list[Tensor]
 
 
 class ElementwiseOptimiser:
@@ -100,7 +103,7 @@ class Adam(ElementwiseOptimiser):
 
     def _apply(self) -> None:
         if self._learners[0][0].numel() >= FUSED_FROM_ELEMENTS:
-            self._apply_fused()
+            self._apply_fused(*self._learners)
         else:
             super()._apply()
 
@@ -110,9 +113,9 @@ class Adam(ElementwiseOptimiser):
         root = square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(self.eps)
         p.addcdiv_(mean, root, value=-self.learning_rate / (1 - 0.9**self.steps))
 
-    def _apply_fused(self) -> None:
+    def _apply_fused(self, parameters: Parts, gradients: Parts, means: Parts, squares: Parts) -> None:
         torch._fused_adam_(  # what torch.optim.Adam(fused=True) calls, after a third of its time
-            *(*self._learners, [], [self._step.fill_(self.steps)] * len(self._parameters)),
+            *(parameters, gradients, means, squares, [], [self._step.fill_(self.steps)] * len(parameters)),
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
@@ -125,10 +128,19 @@ class Adam(ElementwiseOptimiser):
 
 
 class FusedAdam(Adam):
-    """In the fused form however few weights there are."""
+    """In the fused form however few weights there are, of one learner whose gradient comes in parts."""
+
+    def __init__(
+        self, parameters: Tensor, gradient: Tensor, config: LearnerConfig, gradient_parts: Callable[[], Parts]
+    ) -> None:
+        super().__init__(parameters, gradient, config)
+        self._gradient_parts = gradient_parts
+        sizes = [len(part) for part in gradient_parts()]
+        whole = (parameters, self._state["mean"], self._state["square"])
+        self._parameter_parts, self._means, self._squares = (list(block[0].split(sizes)) for block in whole)
 
     def _apply(self) -> None:
-        self._apply_fused()
+        self._apply_fused(self._parameter_parts, self._gradient_parts(), self._means, self._squares)
 
 
 OPTIMISERS: dict[str, type[ElementwiseOptimiser]] = {

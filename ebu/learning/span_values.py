@@ -15,7 +15,6 @@ from ebu.learning.placed_states import PlacedStates
 from ebu.types import Array, Span
 
 FORWARD_ROWS = 512  # states in one forward pass: large enough to be efficient, small enough for any machine's memory
-FORWARD_IMAGES_ON_CPU = 128  # their floats, and what the first convolution makes of them, stay in its caches
 # Images go through in multiples of this many: PyTorch keeps compiled convolutions with their work space for every number of
 # images it meets, a gigabyte for the episodes of a run on Atari.
 IMAGE_ROWS = 32
@@ -83,7 +82,7 @@ class SpanValues:
         return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
 
     def _values(self, network: Networks, rows: Array) -> Tensor:
-        at_once = FORWARD_IMAGES_ON_CPU if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
+        at_once = network.images_at_once if self._has_images and self._device.type == "cpu" else FORWARD_ROWS
         if len(rows) <= at_once:
             return self._values_at_once(network, rows)
         parts = [self._values_at_once(network, part) for part in np.split(rows, range(at_once, len(rows), at_once))]
@@ -96,5 +95,5 @@ class SpanValues:
         with torch.no_grad():
             if not missing:
                 return network.values(self.states(rows))
-            padded = np.pad(rows, (0, missing), mode="edge")  # the last one again, up to a number that comes often
+            padded = np.concatenate([rows, rows[-1:].repeat(missing)])  # the last one again, up to a number that comes often
             return network.values(self.states(padded))[:, : len(rows)]

@@ -26,6 +26,10 @@ Pullback = Callable[[Tensor], None]
 class Ensemble:
     """K networks; ``values(states)`` gives [K, B, A]. One learner costs what a plain module costs."""
 
+    # How many images one call of ``values`` should be given on the CPU at most: their floats, and what the first convolution
+    # makes of them, stay in its caches.
+    images_at_once = 128
+
     def __init__(self, skeleton: nn.Module, learners: int, device: torch.device) -> None:
         self.learners = learners
         self.device = device
@@ -41,7 +45,8 @@ class Ensemble:
     @cached_property
     def gradient(self) -> Tensor:
         """Of ``trained``, written by a pullback."""
-        return torch.zeros_like(self.parameters)
+        with torch.inference_mode(False):  # to be written anywhere, wherever it is first asked for
+            return torch.zeros_like(self.parameters)
 
     def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"] = "torch") -> None:
         """Starting weights, drawn learner by learner.

@@ -44,6 +44,10 @@ class EnsembleConvolution(EnsembleMLP):
         return cast(Scale, cast(nn.Sequential, self.skeleton)[0]).scale
 
     @cached_property
+    def _stride(self) -> tuple[int, ...]:
+        return cast(nn.Conv2d, cast(nn.Sequential, self.skeleton)[1]).stride
+
+    @cached_property
     def _indices(self) -> dict[tuple[int, ...], Tensor]:
         """By shape of an image: see ``_index``."""
         return {}

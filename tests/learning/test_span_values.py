@@ -35,7 +35,7 @@ def filled_loop():
 @pytest.mark.parametrize("rows_at_most", [128, 64])
 @pytest.mark.parametrize("number", range(5))
 def test_images_are_valued_in_multiples_of_some_and_as_they_are(loop, number, rows_at_most, monkeypatch):
-    monkeypatch.setattr("ebu.learning.span_values.FORWARD_IMAGES_ON_CPU", rows_at_most)
+    monkeypatch.setattr(loop.learner.target, "images_at_once", rows_at_most)
     span = whole_episodes(loop.memory, np.array([number]))
     seen, values = [], loop.learner.target.values
     monkeypatch.setattr(loop.learner.target, "values", lambda states: seen.append(len(states)) or values(states))
