@@ -12,6 +12,7 @@ from ebu.types import Array
 
 NOT_REPLAYED = -1.0  # in the place of an error
 LARGEST_ERROR = 1e30
+LARGEST_STEP = 2**62  # differences of two are still 64-bit integers
 SMALLEST_ERROR = 1e-8  # an episode without any error is still drawn now and then
 
 
@@ -80,7 +81,7 @@ class ErrorEpisodeSampler(EpisodeSampler):
     def _follow(self, memory: EpisodeMemory) -> None:
         """Take over what the memory has stored and forgotten since the last sample."""
         gone = memory.first_step - self._first
-        kept = self._errors[gone : gone + memory.steps]
+        kept = self._errors[gone : gone + memory.steps] if gone >= 0 else self._errors[:0]
         new = np.full(memory.steps - len(kept), NOT_REPLAYED, np.float32)
         self._first, self._errors = memory.first_step, np.concatenate([kept, new])
 
@@ -100,3 +101,7 @@ class ErrorEpisodeSampler(EpisodeSampler):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._first, self._errors = int(state["first"]), np.array(state["errors"], np.float32)
+        if self._errors.ndim != 1 or not np.isfinite(self._errors).all():
+            raise ValueError("the errors of stored steps are not a list of numbers")
+        if not 0 <= self._first < LARGEST_STEP:
+            raise ValueError(f"the first step with an error cannot be {self._first}")

@@ -137,6 +137,18 @@ def test_steps_under_new_numbers_and_a_saved_state(make):
         assert sampler.state_dict() == {"replayed": 12}
 
 
+@pytest.mark.parametrize("errors", [np.zeros((2, 2)), np.array([0.0, np.nan])])
+def test_a_saved_state_that_cannot_be_one_is_refused(errors):
+    with pytest.raises(ValueError, match="not a list of numbers"):
+        ErrorEpisodeSampler(0.5).load_state_dict({"first": 0, "errors": errors})
+
+
+def test_errors_of_steps_that_were_never_stored_count_for_nothing():
+    memory, sampler = filled(LENGTHS), ErrorEpisodeSampler(0.5)
+    sampler.load_state_dict({"first": 90, "errors": np.arange(40.0)})
+    assert set(sampler.draw(memory, 500, np.random.default_rng(0), 0.0).tolist()) == set(range(5))
+
+
 # ---------------------------------------------------------------------- as a setting
 
 QUICK = {"seed": 0, "learning_starts": 60, "eval_every": 0, "hidden_sizes": (8,), "batch_size": 8, "train_freq": 2}

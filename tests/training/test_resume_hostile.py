@@ -29,8 +29,8 @@ STEPS = 60
 SMALL = {"learning_starts": 30, "batch_size": 8, "hidden_sizes": (8,), "eval_every": 0, "eval_episodes": 1, "log_every": 10}
 RUNS = {
     "per": ("CartPole-v1", {}),
-    "ebu": ("FrozenLake-v1", {}),
-    "adaptive-ebu": ("CartPole-v1", {"betas": (0.0, 1.0)}),
+    "ebu": ("FrozenLake-v1", {"episode_choice": "newest"}),
+    "adaptive-ebu": ("CartPole-v1", {"betas": (0.0, 1.0), "episode_choice": "errors"}),
     "optimality-tightening": ("maze", {"stack": 2, "env_args": ("size=3", "cap=20")}),
 }
 
