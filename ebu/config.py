@@ -363,9 +363,6 @@ def check(config: Config) -> None:
         raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
     if not all(isinstance(text, str) for text in values["env_wrappers"]):
         raise UserError(f"env_wrappers must be names of wrappers, got {_shown(values['env_wrappers'])}")
-    if values["value_head"] == "histogram" and (values["dueling"] or values["prior_scale"]):
-        other = "dueling" if values["dueling"] else "prior_scale"
-        raise UserError(f"value_head='histogram' does not combine with {other}; choose one of the two")
     if values["buffer_size"] < values["batch_size"]:
         raise UserError(
             f"buffer_size ({values['buffer_size']}) must hold at least one minibatch (batch_size {values['batch_size']})"

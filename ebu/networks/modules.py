@@ -219,6 +219,9 @@ def build_network(spec: ObservationSpec, actions: int, stack: int, config: Netwo
     One of the user's own is made by its factory, on the CPU and with values: its layers may need to know theirs.
     """
     if config.value_head == "histogram":
+        if config.dueling or config.prior_scale:
+            other = "dueling" if config.dueling else "prior_scale"
+            raise UserError(f"value_head='histogram' does not combine with {other}; choose one of the two")
         return Histogram(_build(spec, actions * BINS, stack, config))
     if not config.prior_scale:
         return _build(spec, actions, stack, config)
