@@ -12,12 +12,12 @@ from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from ebu.experiments.suites.tasks import DQN as SUITE_DQN
-from scripts.results.claims import ahead, is_of_the_paper, paired, short
+from scripts.results.claims import ahead, is_ebu, is_of_the_paper, paired, short, slippery_medians
 from scripts.results.tree import Row, Tree, by_algo, several
 
 
 def summary(tree: Tree) -> list[str]:
-    paragraphs = [*_mazes(tree), *_suites(tree), *_atari(tree), *_dense(tree)]
+    paragraphs = [*_mazes(tree), *_slippery(tree), *_suites(tree), *_atari(tree), *_dense(tree)]
     return ["## In plain words", *paragraphs] if paragraphs else []
 
 
@@ -40,6 +40,20 @@ def _mazes(tree: Tree) -> Iterator[str]:
         f"{half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with one-step DQN. EBU's path is "
         f"{' and '.join(comparisons)}. {_factor(pooled)} The reason is the paper's: the target network is copied every 2,000 "
         "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
+    )
+
+
+def _slippery(tree: Tree) -> Iterator[str]:
+    mazes, half_way = slippery_medians(tree, "training_half_way")
+    _, at_the_end = slippery_medians(tree, "training_at_the_end")
+    if not mazes or not at_the_end:
+        return
+    lengths = ", ".join(f"{method} {value:.1f} and {at_the_end[method]:.1f}" for method, value in half_way.items())
+    best = min((method for method in half_way if is_ebu(method)), key=lambda method: (half_way[method], at_the_end[method]))
+    yield (
+        f"**Where moves slip** (half of the cells are walls, a move goes to each side with 10 %; {several(mazes, 'maze')}, "
+        f"too few to rank anybody). Path over the shortest, half way and at the end (medians): {lengths}. The paper's theory "
+        f"asks for a small β where the world is not deterministic; here {best} is the best of EBU's half way."
     )
 
 
