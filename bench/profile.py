@@ -72,7 +72,8 @@ def shares(train: Any) -> dict[str, str]:
 
 def parts(loop: Any) -> list[tuple[str, Any, str]]:
     """What is timed: its name, and the method that does it."""
-    online, target, env = loop.learner.online, loop.learner.target, loop.env.unwrapped
+    env = loop.actors.environments.environment.env.unwrapped
+    online, target = loop.learner.online, loop.learner.target
     return [
         ("online network, backward pass", online, "_backward"),
         ("online network, forward pass", online, "differentiate"),

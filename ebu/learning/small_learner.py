@@ -79,7 +79,7 @@ class SmallLearner(LocalLearner):
         if batch.weights is not None:
             weights = batch.weights.numpy()
             loss, slope = loss * weights, slope * weights
-        slopes = np.zeros_like(every)
+        slopes = np.zeros(every.shape, every.dtype)
         slopes[taken] = slope
         self.online.backward(slopes, inputs)
         if self._needs_whole_gradient:

@@ -90,8 +90,9 @@ class EpisodeMemory:
 
     def lengths(self, episodes: Array) -> Array:
         """Steps of each of these episodes."""
-        following = np.minimum(episodes + 1, self._starts.end - 1)
-        ends = np.where(episodes + 1 < self._starts.end, self._starts.take(following), self._steps.end)
+        following = episodes + 1
+        ends = self._starts.take(following)
+        ends[following == self._starts.end] = self._steps.end  # no episode follows the newest: its row was any
         return ends - self._starts.take(episodes)
 
     def locate(self, steps: Array) -> tuple[Array, Array]:
@@ -141,22 +142,22 @@ class EpisodeMemory:
 
     # ------------------------------------------------------------------ reading
 
-    def read(self, episodes: Array, offsets: Array, counts: Array) -> Span:
+    def read(self, episodes: Array, offsets: Array, counts: Array, trained: Array | None = None) -> Span:
         """A span of one piece per row: ``counts`` steps of an episode from its step number ``offsets`` on.
 
-        Every step is marked as trained, in order; samplers say otherwise.
+        ``trained`` are the positions that are learned from, in their order; without it, all from the first to the last.
         """
         starts = self._starts.take(episodes)
         steps = ranges(starts + offsets, counts)
         table = self._steps.take(steps)
-        last = np.cumsum(counts) - 1
+        last = counts.cumsum() - 1
         continues = np.ones(len(steps), bool)
         continues[last] = False
 
         lead = np.minimum(offsets, self.stack - 1)  # earlier frames needed by the first state's stack
         frame_counts = lead + counts + 1
         frames = self._frames.read(episodes, starts + episodes, offsets - lead, frame_counts)
-        first_rows = np.cumsum(frame_counts) - frame_counts
+        first_rows = frame_counts.cumsum() - frame_counts
         return Span(
             frames=frames,
             stack_index=self._stack_index(first_rows, frame_counts) if self.stack > 1 else None,
@@ -168,7 +169,7 @@ class EpisodeMemory:
             continues=continues,
             returns=np.ascontiguousarray(table["return"]),
             steps=steps,
-            trained=np.arange(len(steps)),
+            trained=np.arange(len(steps)) if trained is None else trained,
         )
 
     def read_single(self, steps: Array) -> Span:

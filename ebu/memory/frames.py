@@ -167,5 +167,5 @@ def _blocks_of(frames: int) -> int:
 
 def ranges(starts: Array, counts: Array) -> Array:
     """[starts₀, starts₀ + 1, …, starts₁, …]: consecutive numbers, ``counts`` from each start, laid end to end."""
-    ends = np.cumsum(counts)
-    return np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
+    ends = counts.cumsum()
+    return (starts - (ends - counts)).repeat(counts) + np.arange(ends[-1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,10 +60,10 @@ class EpisodeSampler(Stateless):
     def sample(self, memory: EpisodeMemory, wanted: int, rng: np.random.Generator, progress: float = 0.0) -> Span:
         guess = 1 + (wanted * memory.episodes) // memory.steps  # by the mean length; a few draws too many are cheap
         chosen = np.concatenate([self.first(memory), self.draw(memory, guess, rng, progress)])
-        reached = np.cumsum(memory.lengths(chosen))
+        reached = memory.lengths(chosen).cumsum()
         while reached[-1] < wanted:
             chosen = np.concatenate([chosen, self.draw(memory, guess, rng, progress)])
-            reached = np.cumsum(memory.lengths(chosen))
+            reached = memory.lengths(chosen).cumsum()
         return whole_episodes(memory, chosen[: 1 + reached.searchsorted(wanted)])
 
     def first(self, memory: EpisodeMemory) -> Array:
@@ -99,18 +98,16 @@ class WindowSampler(Stateless):
         before = np.minimum(self._before, offsets)
         after = np.minimum(self._after, memory.lengths(episodes) - offsets - 1)
         counts = before + 1 + after
-        span = memory.read(episodes, offsets - before, counts)
-        return dataclasses.replace(span, trained=np.cumsum(counts) - counts + before)
+        return memory.read(episodes, offsets - before, counts, trained=counts.cumsum() - counts + before)
 
 
 def whole_episodes(memory: EpisodeMemory, episodes: Array) -> Span:
     """Episodes end to end, each handed out from its last step to its first."""
     lengths = memory.lengths(episodes)
-    span = memory.read(episodes, np.zeros_like(episodes), lengths)
-    ends = np.cumsum(lengths)
+    ends = lengths.cumsum()
     # Counting down from the end of each piece: position = (end of piece − 1) − (position − start of piece).
     backward = np.repeat(2 * ends - lengths - 1, lengths) - np.arange(ends[-1])
-    return dataclasses.replace(span, trained=backward)
+    return memory.read(episodes, np.zeros_like(episodes), lengths, trained=backward)
 
 
 def steps_with_followers(memory: EpisodeMemory, steps: Array, length: int) -> Span:
@@ -119,5 +116,4 @@ def steps_with_followers(memory: EpisodeMemory, steps: Array, length: int) -> Sp
         return memory.read_single(steps)
     episodes, offsets = memory.locate(steps)
     counts = np.minimum(length, memory.lengths(episodes) - offsets)
-    span = memory.read(episodes, offsets, counts)
-    return dataclasses.replace(span, trained=np.cumsum(counts) - counts)
+    return memory.read(episodes, offsets, counts, trained=counts.cumsum() - counts)

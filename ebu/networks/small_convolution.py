@@ -88,7 +88,7 @@ class SmallConvolution(EnsembleConvolution):
     @torch.inference_mode()
     def forward(self, states: Tensor) -> list[Any]:
         """Patches, features, the inputs of the small layers, and last the output [B, A], an array."""
-        count = len(states)
+        count = states.shape[0]  # len() of a tensor is several calls
         kernels, biases = self._kernels()
         numbers = states.numpy().reshape(count, -1).astype(self._small[0][0].dtype)  # bytes would be picked more slowly
         patches = torch.from_numpy(numbers).index_select(1, self._index(states.shape[1:])).view(count, kernels.shape[1], -1)
@@ -103,7 +103,7 @@ class SmallConvolution(EnsembleConvolution):
         at_features = self._wide.backward(slope, features)
         _behind_relu(at_features, features, 0, grad_input=at_features)
         kernels, biases = self._kernel_gradients
-        maps = at_features.view(len(patches), len(kernels), -1)
+        maps = at_features.view(patches.shape[0], kernels.shape[0], -1)
         torch.sum(torch.bmm(maps, patches.transpose(1, 2)), dim=0, out=kernels)
         torch.sum(maps, dim=(0, 2), out=biases)
         if self._scale != 1.0:

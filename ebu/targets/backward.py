@@ -45,9 +45,5 @@ def backward(
 
     own = q_next.gather(-1, next_actions).squeeze(-1)
     others = q_next.scatter(-1, next_actions, ABSENT).amax(-1)
-    others = torch.where(ends, torch.maximum(others, own), others)
-
-    stop = rewards + discounts * others
-    go_on = torch.where(ends, ABSENT, rewards + discounts * (1 - beta) * own)
-    slope = torch.where(ends, 0.0, discounts * beta)
-    return scan_max_affine(stop, go_on, slope)
+    mixed = torch.where(ends, 0.0, beta)  # nothing was learned beyond an end: all actions are as the table has them
+    return scan_max_affine(rewards + discounts * others, rewards + discounts * (1 - mixed) * own, discounts * mixed)

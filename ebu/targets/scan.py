@@ -64,5 +64,5 @@ def _scan_by_loop(stop: Tensor, go_on: Tensor, slope: Tensor) -> Tensor:
             through = e + m * y
             y = c if c > through else through if through >= c else c + through  # the last is NaN, and stays so
             ys.append(y)
-        results.extend(reversed(ys))
+        results.fromlist(ys[::-1])
     return torch.frombuffer(results, dtype=torch.float64).to(stop.dtype, copy=True).view(stop.shape)

@@ -163,6 +163,8 @@ def clip_reward(reward: float, clip: float) -> float:
 
 def reported(info: dict[str, Any]) -> dict[str, Any]:
     """The part of ``info`` that the loop reads, where it holds what it should."""
+    if not info:
+        return {}
     return {key: info[key] for key in REPORTED if isinstance(info.get(key), int | float | np.integer | np.floating)}
 
 

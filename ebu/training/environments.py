@@ -37,16 +37,16 @@ class SingleEnvironment:
     count = 1
 
     def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+        self.environment = environment
 
     def reset(self, seeds: Mapping[int, int], when: str) -> dict[int, Array]:
-        return {number: self._environment.reset(seed, when) for number, seed in seeds.items()}
+        return {number: self.environment.reset(seed, when) for number, seed in seeds.items()}
 
     def step(self, actions: Sequence[int], when: str) -> list[Step]:
-        return [self._environment.step(action, when) for action in actions]
+        return [self.environment.step(action, when) for action in actions]
 
     def capture(self) -> list[Snapshot]:
-        return [capture(self._environment.env)]
+        return [capture(self.environment.env)]
 
     def bring_back(self, snapshots: Sequence[Snapshot], episodes: Sequence[OpenEpisode | None]) -> list[bool]:
-        return [bring_back(self._environment.env, *saved) for saved in zip(snapshots, episodes)]
+        return [bring_back(self.environment.env, *saved) for saved in zip(snapshots, episodes)]

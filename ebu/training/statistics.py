@@ -85,4 +85,6 @@ class TrainingStatistics:
 
 
 def _mean(scalars: Sequence[Tensor | float]) -> float:
+    if all(type(scalar) is float for scalar in scalars):
+        return float(torch.tensor(scalars).mean())
     return float(torch.stack([torch.as_tensor(scalar) for scalar in scalars]).mean())
