@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ebu.networks.ensemble import Ensemble, Pullback
 from ebu.networks.ensemble_mlp import is_linear_chain
 from ebu.networks.modules import Scale
+from ebu.networks.products import prefers_onednn, product, rectified
 from ebu.types import Array
 
 Weights = list[tuple[Tensor, Tensor]]  # per layer: weight, bias
@@ -70,6 +71,11 @@ class EnsembleImages(Ensemble):
     @cached_property
     def _gradients(self) -> list[Weights]:
         return self._layers(self.gradient)
+
+    @cached_property
+    def _by_onednn(self) -> bool:
+        """Whether hidden linear layers are."""
+        return prefers_onednn(self.parameters)
 
     @cached_property
     def _can_read_squares(self) -> bool:
@@ -135,7 +141,7 @@ class EnsembleImages(Ensemble):
 
         def values(state: Array) -> Array:
             image = self._image(state)
-            return self._forward_one(self._weights[learner], *self._kernels(learner, image), image).numpy()
+            return self._forward_one(learner, image).numpy()
 
         return values
 
@@ -157,17 +163,17 @@ class EnsembleImages(Ensemble):
             return self._images(images)
         return torch.from_numpy(_squares_of_one(state).astype(self._numbers)).permute(2, 0, 1).unsqueeze(0)
 
-    @staticmethod
     @torch.inference_mode()
-    def _forward_one(weights: Weights, kernels: list[Tensor], strides: list[tuple[int, ...]], image: Tensor) -> Tensor:
+    def _forward_one(self, learner: int, image: Tensor) -> Tensor:
         """The output [A] for one image. Patches times kernels are faster than a convolution where there is only one."""
+        weights, (kernels, strides) = self._weights[learner], self._kernels(learner, image)
         here = image[0].permute(1, 2, 0).contiguous()
         for kernel, stride, (_, bias) in zip(kernels, strides, weights):
             patches = _patches(here, kernel.shape, stride)
             matrix = kernel.permute(0, 2, 3, 1).flatten(1).t()
             maps = torch.addmm(bias, patches.reshape(-1, len(matrix)), matrix).relu_()
             here = maps.view(*patches.shape[:2], len(kernel))
-        return _linear(here.permute(2, 0, 1).reshape(1, -1), weights[len(kernels) :])[-1][0]
+        return self._linear(here.permute(2, 0, 1).reshape(1, -1), weights[len(kernels) :])[-1][0]
 
     @torch.no_grad()
     def _forward(self, learner: int, images: Tensor) -> list[Tensor]:
@@ -177,7 +183,18 @@ class EnsembleImages(Ensemble):
         for kernel, stride, (_, bias) in zip(*self._kernels(learner, images), weights):
             layers.append(torch.conv2d(layers[-1], kernel, bias, stride).relu_())
         layers[-1] = layers[-1].flatten(1)
-        return layers + _linear(layers[-1], weights[len(self._strides) :])
+        return layers + self._linear(layers[-1], weights[len(self._strides) :])
+
+    def _linear(self, inputs: Tensor, weights: Weights) -> list[Tensor]:
+        """The output of each linear layer, ReLU between; by columns, which for a minibatch is faster than by rows."""
+        outputs = [inputs]
+        for weight, bias in weights[:-1]:
+            if self._by_onednn:
+                outputs.append(rectified(outputs[-1], weight, bias))
+            else:
+                outputs.append(torch.addmm(bias.unsqueeze(1), weight, outputs[-1].t()).relu_().t())
+        weight, bias = weights[-1]
+        return [*outputs[1:], torch.addmm(bias, outputs[-1], weight.t())]
 
     @torch.no_grad()
     def _backward(self, learner: int, layers: list[Tensor], slope: Tensor) -> None:
@@ -186,10 +203,16 @@ class EnsembleImages(Ensemble):
         kernels, strides = self._kernels(learner, layers[0])
         for layer in range(len(weights) - 1, len(kernels) - 1, -1):
             weight_gradient, bias_gradient = gradients[layer]
-            slope = slope.t().contiguous().t()  # by columns, as in the forward pass
-            torch.mm(slope.t(), layers[layer], out=weight_gradient)
-            torch.sum(slope, dim=0, out=bias_gradient)
-            slope = _before_relu(torch.mm(slope, weights[layer][0]), layers[layer])
+            if self._by_onednn and layer < len(weights) - 1:
+                weight_gradient.copy_(product(slope.t(), layers[layer].t()))
+                torch.sum(slope, dim=0, out=bias_gradient)
+                behind = product(slope, weights[layer][0].t())
+            else:
+                slope = slope.t().contiguous().t()  # by columns, as in the forward pass
+                torch.mm(slope.t(), layers[layer], out=weight_gradient)
+                torch.sum(slope, dim=0, out=bias_gradient)
+                behind = torch.mm(slope, weights[layer][0])
+            slope = _before_relu(behind, layers[layer])
         slope = self._as_maps(slope, layers[len(kernels) - 1], kernels[-1])
         for layer in range(len(kernels) - 1, -1, -1):
             behind, kernel_gradient, bias_gradient = torch.ops.aten.convolution_backward(
@@ -214,15 +237,6 @@ class EnsembleImages(Ensemble):
             for size, extent, stride in zip(inputs.shape[2:], kernel.shape[2:], self._strides[-1])
         )
         return _channels_last(slope.view(len(slope), len(kernel), height, width))
-
-
-def _linear(inputs: Tensor, weights: Weights) -> list[Tensor]:
-    """The output of each linear layer, ReLU between; by columns, which for a minibatch is faster than by rows."""
-    outputs = [inputs]
-    for weight, bias in weights[:-1]:
-        outputs.append(torch.addmm(bias.unsqueeze(1), weight, outputs[-1].t()).relu_().t())
-    weight, bias = weights[-1]
-    return [*outputs[1:], torch.addmm(bias, outputs[-1], weight.t())]
 
 
 def _squares(images: Tensor) -> Tensor:

@@ -1,8 +1,4 @@
-"""A wide linear layer and the ReLU behind it, of one network on the CPU, in products by the faster of PyTorch's libraries.
-
-With AVX-512 oneDNN takes two thirds of the time of the library behind `torch.mm`, which on AMD's processors keeps to AVX2;
-without AVX-512 it is no faster. Each gives the same bits every time, and which one is taken follows from the processor.
-"""
+"""A wide linear layer and the ReLU behind it, of one network on the CPU, in products by the faster of PyTorch's libraries."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebu.networks.products import prefers_onednn, product, rectified
 from ebu.types import Array
 
 
@@ -44,11 +41,11 @@ class OneDNNLayer(WideLayer):
     """The same by oneDNN, which writes each product into new memory: a copy of the gradient is made only where needed."""
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return _linear(inputs, self._weight, self._bias, "relu", [], "")
+        return rectified(inputs, self._weight, self._bias)
 
     def _backward(self, slope: Tensor, inputs: Tensor) -> Tensor:
-        at_inputs = _linear(slope, self._transposed, None, "none", [], "")
-        self.weight_gradient = _linear(slope.t(), inputs.t(), None, "none", [], "")  # last: the optimiser reads it next
+        at_inputs = product(slope, self._transposed)
+        self.weight_gradient = product(slope.t(), inputs.t())  # last: the optimiser reads it next
         return at_inputs
 
     def collect(self) -> None:
@@ -58,15 +55,4 @@ class OneDNNLayer(WideLayer):
 
 def wide_layer(weights: tuple[Tensor, Tensor], gradients: tuple[Tensor, Tensor]) -> WideLayer:
     """By the library that is faster on this processor."""
-    is_single = weights[0].dtype == torch.float32
-    return (OneDNNLayer if is_single and _prefers_onednn() else WideLayer)(weights, gradients)
-
-
-def _prefers_onednn() -> bool:
-    has_operation = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return has_operation and torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def _linear(*arguments: object) -> Tensor:
-    """x Wᵀ + b and what follows; not a public name, so it is looked up where it is known to exist."""
-    return torch.ops.mkldnn._linear_pointwise.default(*arguments)
+    return (OneDNNLayer if prefers_onednn(weights[0]) else WideLayer)(weights, gradients)

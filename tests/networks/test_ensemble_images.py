@@ -9,6 +9,7 @@ from torch import nn
 
 from ebu.config import NetworkConfig
 from ebu.envs.spaces import ObservationSpec
+from ebu.networks import ensemble_images
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_images import EnsembleImages
 from ebu.networks.fastest import fastest_ensemble
@@ -54,6 +55,21 @@ def test_values_and_gradients_equal_those_of_autograd(double, network, learners)
     x = states(7, shape)
     slope = torch.randn(learners, 7, 5, generator=torch.Generator().manual_seed(1))
     assert_differentiates_as(fast, general, x, slope)
+
+
+@pytest.mark.parametrize("network", [nature, oblong])
+@pytest.mark.parametrize("learners", [1, 3])
+def test_with_the_products_of_onednn_they_do_too(double, network, learners, monkeypatch):
+    """Its products are of single precision; here the same products in double, so that no mistake hides behind rounding."""
+    monkeypatch.setattr(ensemble_images, "prefers_onednn", lambda weights: True)
+    monkeypatch.setattr(ensemble_images, "product", lambda x, weight: x @ weight.t())
+    monkeypatch.setattr(ensemble_images, "rectified", lambda x, weight, bias: (x @ weight.t() + bias).relu())
+    skeleton, shape = network()
+    fast, general = pair(skeleton, learners)
+    x = states(7, shape)
+    assert_differentiates_as(fast, general, x, torch.randn(learners, 7, 5, generator=torch.Generator().manual_seed(1)))
+    one = fast.state_values(learners - 1)(x[0].numpy())
+    assert_within(torch.from_numpy(one), general.values(x[:1])[-1, 0], value_bound(fast, x[:1])[-1, 0])
 
 
 @pytest.mark.parametrize("size", [84, 82])
