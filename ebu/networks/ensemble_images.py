@@ -170,8 +170,9 @@ class EnsembleImages(Ensemble):
         here = image[0].permute(1, 2, 0).contiguous()
         for kernel, stride, (_, bias) in zip(kernels, strides, weights):
             patches = _patches(here, kernel.shape, stride)
-            matrix = kernel.permute(0, 2, 3, 1).flatten(1).t()
-            maps = torch.addmm(bias, patches.reshape(-1, len(matrix)), matrix).relu_()
+            matrix = kernel.permute(0, 2, 3, 1).flatten(1)
+            rows = patches.reshape(-1, matrix.shape[1])
+            maps = rectified(rows, matrix, bias) if self._by_onednn else torch.addmm(bias, rows, matrix.t()).relu_()
             here = maps.view(*patches.shape[:2], len(kernel))
         return self._linear(here.permute(2, 0, 1).reshape(1, -1), weights[len(kernels) :])[-1][0]
 
