@@ -30,6 +30,7 @@ GAMES = ("Pong", "Breakout")
 THREADS = 2
 EPSILON = 0.1
 BATCH, STEPS_PER_UPDATE = 32, 4
+SETTINGS = f"Nature network, batch {BATCH}, an update per {STEPS_PER_UPDATE} steps, two threads"
 SIZES = {"warm_up": 5_000, "turn": 100, "turns": 40}  # steps before the clock starts, steps in a turn, turns
 QUICK = {"warm_up": 1_200, "turn": 40, "turns": 2}
 COMMON: dict[str, Any] = {
@@ -65,9 +66,10 @@ def _game_rows(game: str, warm_up: int, turn: int, turns: int) -> list[dict[str,
     rows = []
     for algo in own:
         ratios = [theirs / mine for theirs, mine in zip(seconds[peer], seconds[algo])]
+        spread = f"rounds from {min(ratios):.2f} to {max(ratios):.2f}"
         rows.append(
             {
-                "what": f"{game} training, {algo}, over {peer} (rounds from {min(ratios):.2f} to {max(ratios):.2f})",
+                "what": f"{game} training, {algo}, {SETTINGS}, over {peer} ({spread})",
                 "ours": f"{turn / median[algo]:.0f} steps/s",
                 "peer": speeds,
                 "ratio": statistics.median(ratios),
