@@ -36,11 +36,6 @@ class Claim:
         return [self.claim, self.paper, self.ours, self.holds, f"`{self.command}`"]
 
 
-def claims(tree: Tree) -> list[Claim]:
-    """Every claim there are rows for."""
-    return [*maze_claims(tree), *atari_claims(tree), *theory_claims(tree)]
-
-
 # ---------------------------------------------------------------------- mazes
 
 
@@ -156,10 +151,10 @@ def ahead(pairs: Sequence[tuple[float, float]]) -> tuple[int, bool]:
     return better, bool(better + worse) and float(binomtest(better, better + worse).pvalue) < CERTAIN
 
 
-def verdict(as_claimed: bool, decided: bool) -> str:
+def verdict(as_claimed: bool, decided: bool, of_what: str = "mazes") -> str:
     if decided:
         return "yes" if as_claimed else "no"
-    return "so it looks; too few mazes" if as_claimed else "it does not look so; too few mazes"
+    return f"so it looks; too few {of_what}" if as_claimed else f"it does not look so; too few {of_what}"
 
 
 def printed(method: str) -> str:

@@ -10,7 +10,8 @@ from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
-from scripts.results.claims import HEADER, claims
+from scripts.results.claims import HEADER, Claim, atari_claims, maze_claims, theory_claims
+from scripts.results.suite_claims import suite_claims
 from scripts.results.tree import Row, Tree, by_algo, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -33,6 +34,11 @@ def block(tree: Tree) -> str:
         "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
         "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
     ])  # fmt: skip
+
+
+def claims(tree: Tree) -> list[Claim]:
+    """Every claim there are rows for."""
+    return [*maze_claims(tree), *suite_claims(tree), *atari_claims(tree), *theory_claims(tree)]
 
 
 def other_lines(tree: Tree) -> list[list[str]]:
