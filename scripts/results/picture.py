@@ -19,7 +19,7 @@ from scripts.results.tree import Tree, preset_of, several
 
 COLOURS = {"ebu": plots.BLUE, "dqn": plots.VERMILION, "adaptive-ebu": plots.GREEN, "n-step": plots.ORANGE, "per": plots.PINK}
 NAMES = {"ebu": "EBU", "dqn": "DQN"}
-DELAY_TITLE = "Rewards only at the end"
+DELAY_TITLE = "MinAtar, rewards at the end"
 GAMES_SHOWN = 1
 
 
@@ -38,11 +38,11 @@ def maze_panel(tree: Tree) -> dict[str, Any]:
 
 
 def delay_panel(tree: Tree) -> dict[str, Any]:
-    """Method → normalised score of the games as they are and with all reward at the end, with intervals."""
+    """Method → normalised area under the curve of the games as they are and with all reward at the end, with intervals."""
     found: dict[str, Any] = {}
     for row in tree.item_rows("delay", "aggregate"):
-        if row["final_iqm"] is not None:
-            numbers = [row["final_iqm"], row["final_iqm_low"], row["final_iqm_high"], row["runs"]]
+        if row["area_iqm"] is not None:
+            numbers = [row["area_iqm"], row["area_iqm_low"], row["area_iqm_high"], row["runs"]]
             found.setdefault(row["method"], {})[row["group"]] = numbers
     return {method: groups for method, groups in found.items() if len(groups) == 2}
 
@@ -141,7 +141,9 @@ def _draw_delay(ax: Axes, methods: dict[str, Any]) -> None:
             ax.plot(value, i + offset, "o", ms=6, color=face)
     ax.set_yticks(range(len(methods)), labels=list(methods), fontsize=8)
     ax.set_ylim(len(methods) - 0.4, -0.6)
-    ax.set_xlabel("normalised score; grey: rewards as they are", fontsize=8.5)
+    ax.set_xlim(left=0.0)
+    fewest = min(numbers[-1] for groups in methods.values() for numbers in groups.values())
+    ax.set_xlabel(f"area under the normalised curve ({fewest} runs);\ngrey: rewards as they are", fontsize=8.5)
     plots.title(ax, DELAY_TITLE)
 
 

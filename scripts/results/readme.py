@@ -10,6 +10,7 @@ from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
+from ebu.experiments.suites.tasks import AS_THEY_ARE
 from scripts.results.claims import HEADER, Claim, atari_claims, maze_claims, theory_claims
 from scripts.results.suite_claims import suite_claims
 from scripts.results.tree import Row, Tree, by_algo, several
@@ -93,11 +94,10 @@ def suite_lines(tree: Tree) -> list[list[str]]:
         item = find_item(name)
         full = item.settings["full"]["scale"]["steps"]
         found = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full]
-        for group in dict.fromkeys(row["group"] for row in found):
+        for group in dict.fromkeys(row["group"] for row in found if row["group"] != AS_THEY_ARE):  # those are MinAtar's runs
             mine = [row for row in found if row["group"] == group and row["final_iqm"] is not None]
             if mine:
-                title = f"{item.title}, {group}" if group else item.title
-                lines.append([title, f"`ebu reproduce {name} --budget laptop`", _areas(mine)])
+                lines.append([item.title, f"`ebu reproduce {name} --budget laptop`", _areas(mine)])
     return lines
 
 
