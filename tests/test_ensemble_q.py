@@ -12,6 +12,7 @@ from ebu.config import TargetConfig
 from ebu.learning.span_values import SpanValues
 from ebu.targets.retrace import gated, peng
 from ebu.training.events import Synchronised
+from tests.cartpole import loaded_as_saved, states
 from tests.tolerance import sum_bound
 
 QUICK = {"seed": 0, "learning_starts": 60, "eval_every": 0, "hidden_sizes": (8,), "batch_size": 8, "train_freq": 2}
@@ -165,14 +166,8 @@ def test_it_plays_several_environments_at_once():
 # ---------------------------------------------------------------------- policy files
 
 
-def states(count=5):
-    return list(np.random.default_rng(0).uniform(-0.1, 0.1, (count, 4)).astype(np.float32))
-
-
 def test_a_saved_policy_holds_all_learners_and_learns_on_from_them(agent, tmp_path):
-    agent.save(tmp_path / "a.ebu")
-    loaded = ebu.load(tmp_path / "a.ebu")
-    np.testing.assert_array_equal(loaded.q_values(states()), agent.q_values(states()))
+    loaded = loaded_as_saved(agent, tmp_path / "a.ebu")
     again = tmp_path / "b.ebu"
     loaded.save(again)
     assert again.read_bytes() == (tmp_path / "a.ebu").read_bytes()

@@ -10,7 +10,7 @@ from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from scripts.results import claims, page, picture, readme, summary
 from scripts.results.__main__ import disagreements, write
-from scripts.results.suite_claims import suite_claims
+from scripts.results.suites import suite_claims
 from scripts.results.tree import Tree
 from tests.experiments.pages import write_trial
 from tests.report.folders import write_run

@@ -10,11 +10,15 @@ import torch
 from torch import Tensor
 
 
+def has_onednn() -> bool:
+    """Whether this PyTorch has its operation."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
 def prefers_onednn(weights: Tensor) -> bool:
     """Whether products with such weights, by their device and precision, are for oneDNN."""
-    has_operation = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     is_plain = weights.device.type == "cpu" and weights.dtype == torch.float32
-    return is_plain and has_operation and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return is_plain and has_onednn() and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def product(inputs: Tensor, weight: Tensor) -> Tensor:

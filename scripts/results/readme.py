@@ -10,9 +10,8 @@ from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import find_item
-from ebu.experiments.suites.tasks import AS_THEY_ARE
 from scripts.results.claims import HEADER, Claim, atari_claims, maze_claims, theory_claims
-from scripts.results.suite_claims import suite_claims
+from scripts.results.suites import aggregates, suite_claims
 from scripts.results.tree import Row, Tree, by_algo, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -89,23 +88,15 @@ def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Col
 
 def suite_lines(tree: Tree) -> list[list[str]]:
     """Interquartile means of the suites, of the methods that have a run of every task."""
-    lines = []
-    for name in ("minatar", "minigrid", "delay"):
-        item = find_item(name)
-        full = item.settings["full"]["scale"]["steps"]
-        found = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full]
-        for group in dict.fromkeys(row["group"] for row in found if row["group"] != AS_THEY_ARE):  # those are MinAtar's runs
-            mine = [row for row in found if row["group"] == group and row["final_iqm"] is not None]
-            if mine:
-                lines.append([item.title, f"`ebu reproduce {name} --budget laptop`", _areas(mine)])
-    return lines
+    return [
+        [find_item(name).title, f"`ebu reproduce {name} --budget laptop`", _areas(rows)] for name, rows in aggregates(tree)
+    ]
 
 
 def _areas(rows: Sequence[Row]) -> str:
-    best = sorted(rows, key=lambda row: -row["area_iqm"])
     fewest, most = (choose(row["runs"] for row in rows) for choose in (min, max))
     runs = f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
-    areas = ", ".join(f"{row['method']} {row['area_iqm']:.2f}" for row in best)
+    areas = ", ".join(f"{row['method']} {row['area_iqm']:.2f}" for row in rows)
     return f"normalised area under the curve: {areas} ({runs})"
 
 

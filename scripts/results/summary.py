@@ -9,11 +9,10 @@ import numpy as np
 from ebu.envs.atari_games import paper_scores
 from ebu.experiments import atari
 from ebu.experiments import own_scores as scores
-from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
-from ebu.experiments.suites.tasks import AS_THEY_ARE
 from ebu.experiments.suites.tasks import DQN as SUITE_DQN
 from scripts.results.claims import ahead, is_ebu, is_of_the_paper, paired, short, slippery_medians
+from scripts.results.suites import TITLES, aggregates
 from scripts.results.tree import Row, Tree, by_algo, several
 
 
@@ -91,29 +90,21 @@ def _median_steps(steps: Sequence[float | None]) -> float | None:
 
 
 def _suites(tree: Tree) -> Iterator[str]:
-    for name, title in (
-        ("minatar", "MinAtar"),
-        ("minigrid", "MiniGrid"),
-        ("delay", "MinAtar with all rewards at the episode's end"),
-    ):
-        full = find_item(name).settings["full"]["scale"]["steps"]
-        rows = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full and row["area_iqm"] is not None]
-        for group in dict.fromkeys(row["group"] for row in rows if row["group"] != AS_THEY_ARE):  # those are MinAtar's runs
-            mine = sorted((row for row in rows if row["group"] == group), key=lambda row: -row["area_iqm"])
-            rival = next((row for row in mine if row["method"] == SUITE_DQN), None)
-            if rival is None or len(mine) < 2:
-                continue
-            above, below = (
-                [row["method"] for row in mine if compare(row["area_iqm"], rival["area_iqm"])]
-                for compare in (float.__gt__, float.__lt__)
-            )
-            last = ", ".join(f"{row['method']} {row['final_iqm']:.2f}" for row in mine)
-            yield (
-                f"**{title}** ({rival['tasks']} tasks, {rival['runs']} runs of DQN). By the area under the normalised "
-                f"curve, ahead of DQN ({rival['area_iqm']:.2f}): {_listed(above)}; behind it: {_listed(below)}. "
-                f"The best is {mine[0]['method']} with {mine[0]['area_iqm']:.2f}. Last evaluations alone, which are noisier: "
-                f"{last}."
-            )
+    for name, mine in aggregates(tree):
+        rival = next((row for row in mine if row["method"] == SUITE_DQN), None)
+        if rival is None or len(mine) < 2:
+            continue
+        above, below = (
+            [row["method"] for row in mine if compare(row["area_iqm"], rival["area_iqm"])]
+            for compare in (float.__gt__, float.__lt__)
+        )
+        last = ", ".join(f"{row['method']} {row['final_iqm']:.2f}" for row in mine)
+        yield (
+            f"**{TITLES[name]}** ({rival['tasks']} tasks, {rival['runs']} runs of DQN). By the area under the normalised "
+            f"curve, ahead of DQN ({rival['area_iqm']:.2f}): {_listed(above)}; behind it: {_listed(below)}. "
+            f"The best is {mine[0]['method']} with {mine[0]['area_iqm']:.2f}. Last evaluations alone, which are noisier: "
+            f"{last}."
+        )
 
 
 def _listed(methods: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from ebu.learning.optimisers import OPTIMISERS
 from ebu.networks.ensemble_prior import EnsemblePrior
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import WithPrior, build_network
+from tests.cartpole import loaded_as_saved, states
 from tests.learning.test_learner import VECTOR, make_batch
 from tests.networks.test_ensemble import CPU, SPECS, lone_modules, states_of
 from tests.tolerance import RUN
@@ -36,22 +37,22 @@ def test_without_a_scale_there_is_no_prior():
 @pytest.mark.parametrize("settings", [{}, {"layer_norm": True}, {"dueling": True}], ids=str)
 @pytest.mark.parametrize(("name", "learners"), [("vector", 1), ("vector", 3), ("onehot", 3), ("minatar", 3)])
 def test_values_and_the_gradient_of_what_is_learned_are_those_of_modules_apart(double, name, learners, settings):
-    network, states = made(name, learners, **settings), states_of(name)
+    network, x = made(name, learners, **settings), states_of(name)
     assert isinstance(network, EnsemblePrior)
-    values, pullback = network.differentiate(states)
+    values, pullback = network.differentiate(x)
     slope = torch.randn(values.shape, generator=torch.Generator().manual_seed(5))
     pullback(slope)
     with torch.no_grad():
-        torch.testing.assert_close(network.values(states), values)
+        torch.testing.assert_close(network.values(x), values)
     for learner, module in enumerate(lone_modules(network)):
-        apart = module.network(states) + SCALE * module.prior(states)
-        torch.testing.assert_close(module(states), apart)
+        apart = module.network(x) + SCALE * module.prior(x)
+        torch.testing.assert_close(module(x), apart)
         torch.testing.assert_close(values[learner], apart.detach())
         (apart * slope[learner]).sum().backward()
         expected = torch.cat([parameter.grad.flatten() for parameter in module.network.parameters()])
         found = [view[learner] for view in network._learned.views(network.gradient)]
         torch.testing.assert_close(torch.cat([view.flatten() for view in found]), expected)
-        array = states.numpy()
+        array = x.numpy()
         np.testing.assert_allclose(network.state_values(learner)(array[0]), apart.detach()[0], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(network.batch_values(learner)(array), apart.detach(), rtol=1e-5, atol=1e-5)
 
@@ -101,16 +102,10 @@ def agent():
     return ebu.EnsembleQ("CartPole-v1", trace_lambdas=(0.5, 0.9), prior_scale=SCALE, **QUICK).learn(150)
 
 
-def observations(count=5):
-    return list(np.random.default_rng(0).uniform(-0.1, 0.1, (count, 4)).astype(np.float32))
-
-
 def test_a_policy_file_and_the_plain_module_hold_the_priors(agent, tmp_path):
-    agent.save(tmp_path / "a.ebu")
-    loaded = ebu.load(tmp_path / "a.ebu")
-    np.testing.assert_array_equal(loaded.q_values(observations()), agent.q_values(observations()))
+    loaded_as_saved(agent, tmp_path / "a.ebu")
     module = agent.module()
-    np.testing.assert_allclose(module(torch.from_numpy(np.stack(observations()))), agent.q_values(observations()), atol=1e-5)
+    np.testing.assert_allclose(module(torch.from_numpy(np.stack(states()))), agent.q_values(states()), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from ebu.networks.ensemble_histogram import EnsembleHistogram
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.histogram import BINS, LIMIT, histogram_of, slope_of_logits, symexp, symlog, value_of
 from ebu.networks.modules import build_network
+from tests.cartpole import loaded_as_saved, states
 from tests.learning.test_learner import VECTOR, make_batch
 from tests.networks.own import normalised
 from tests.networks.test_ensemble import CPU, SPECS, assert_equal_to_networks_apart, lone_modules, states_of
@@ -173,11 +174,9 @@ def agent():
 
 
 def test_a_policy_file_and_the_plain_module_give_the_same_values(agent, tmp_path):
-    states = list(np.random.default_rng(0).uniform(-0.1, 0.1, (5, 4)).astype(np.float32))
-    agent.save(tmp_path / "a.ebu")
-    np.testing.assert_array_equal(ebu.load(tmp_path / "a.ebu").q_values(states), agent.q_values(states))
-    values = agent.module()(torch.from_numpy(np.stack(states)))
-    np.testing.assert_allclose(values, agent.q_values(states), rtol=1e-4, atol=1e-5)
+    loaded_as_saved(agent, tmp_path / "a.ebu")
+    values = agent.module()(torch.from_numpy(np.stack(states())))
+    np.testing.assert_allclose(values, agent.q_values(states()), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ebu.networks.products import has_onednn
 from ebu.networks.wide_layer import OneDNNLayer, WideLayer, wide_layer
 from tests.tolerance import assert_within, sum_bound
 
 ROWS, INPUTS, OUTPUTS = 9, 70, 12
-HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+HAS_ONEDNN = has_onednn()
 LAYERS = [WideLayer, pytest.param(OneDNNLayer, marks=pytest.mark.skipif(not HAS_ONEDNN, reason="no oneDNN here"))]
 
 

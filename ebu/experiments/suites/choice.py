@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ebu.experiments import output
 from ebu.experiments.suites.comparison import area
-from ebu.experiments.suites.rows import Comparing, Row, number
+from ebu.experiments.suites.rows import Comparing, Row, by_task, number
 from ebu.experiments.suites.tasks import Task
 
 Values = Mapping[str, Sequence[str]]
@@ -24,10 +24,7 @@ def choosing(values: Values) -> Comparing:
 
 def _choice(setting: str, labels: Sequence[str], tasks: Sequence[Task], runs: Sequence[Row]) -> list[Row]:
     """A row for each value. None is chosen before every value has as many runs of every task as the others."""
-    found = {
-        label: {task.name: [run for run in runs if (run["task"], run["method"]) == (task.name, label)] for task in tasks}
-        for label in labels
-    }
+    found = {label: by_task(tasks, label, runs) for label in labels}
     areas = {label: area(mine) if all(mine.values()) else None for label, mine in found.items()}
     counts = {len(of_task) for mine in found.values() for of_task in mine.values()}
     known = {label: value for label, value in areas.items() if value is not None}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ebu.experiments import output, plots
-from ebu.experiments.suites.rows import Row, are_repeated, number
+from ebu.experiments.suites.rows import Row, are_repeated, by_task, number
 from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
 
@@ -23,10 +23,7 @@ AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be f
 def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], steps: int) -> list[Row]:
     """A row for each method that has a run: its area, and its steps and scores over those of the rival and of DQN."""
     limits = {task.name: task.settings.get("steps", steps) for task in tasks}
-    by_method = {
-        method: {name: [run for run in runs if (run["task"], run["method"]) == (name, method)] for name in limits}
-        for method in methods
-    }
+    by_method = {method: by_task(tasks, method, runs) for method in methods}
     complete = {method: mine for method, mine in by_method.items() if all(mine.values())}
     rival = _rival(complete, limits)
     rows = []

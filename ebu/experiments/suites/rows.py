@@ -103,7 +103,7 @@ def _thinned(count: int) -> np.ndarray:
 
 def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence[Row], steps: int) -> Row:
     """A method over all tasks of a group. Until it has a run of each, it is not compared with those that have."""
-    mine = _by_task(tasks, method, runs)
+    mine = by_task(tasks, method, runs)
     row: Row = {
         "part": "aggregate",
         "group": group,
@@ -116,7 +116,7 @@ def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence
     for name in ("final", "area"):
         scores = {task: [run[f"{name}_normalised"] for run in found] for task, found in mine.items()}
         row |= _interquartile_mean(name, scores if complete else {})
-    rivals = _by_task(tasks, DQN, runs)
+    rivals = by_task(tasks, DQN, runs)
     row |= _beats_dqn(mine, rivals if method != DQN and complete and all(rivals.values()) else {})
     scores = {task: [run["final_normalised"] for run in found] for task, found in mine.items()}
     row |= _profile(scores if complete else {})
@@ -129,7 +129,8 @@ def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence
     return row
 
 
-def _by_task(tasks: Sequence[Task], method: str, runs: Sequence[Row]) -> dict[str, list[Row]]:
+def by_task(tasks: Sequence[Task], method: str, runs: Sequence[Row]) -> dict[str, list[Row]]:
+    """Task → the method's runs there."""
     return {task.name: [run for run in runs if (run["task"], run["method"]) == (task.name, method)] for task in tasks}
 
 

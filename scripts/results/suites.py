@@ -1,4 +1,4 @@
-"""Claims of the paper that the suites' runs speak about."""
+"""What the suites' rows say: their aggregates, and claims of the paper that they speak about."""
 
 from __future__ import annotations
 
@@ -6,9 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ebu.experiments.suites.tasks import DQN, EBU_HALF, EBU_ONE
+from ebu.experiments.items import find_item
+from ebu.experiments.suites.tasks import AS_THEY_ARE, DQN, EBU_HALF, EBU_ONE
 from scripts.results.claims import Claim, ahead, verdict
-from scripts.results.tree import Tree, several
+from scripts.results.tree import Row, Tree, several
+
+TITLES = {"minatar": "MinAtar", "minigrid": "MiniGrid", "delay": "MinAtar with all rewards at the episode's end"}
+
+
+def aggregates(tree: Tree) -> Iterator[tuple[str, list[Row]]]:
+    """Suite → the methods that have a run of every task, by the area under their curves; undelayed games are MinAtar's."""
+    for name in TITLES:
+        full = find_item(name).settings["full"]["scale"]["steps"]
+        rows = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full and row["area_iqm"] is not None]
+        for group in dict.fromkeys(row["group"] for row in rows if row["group"] != AS_THEY_ARE):
+            yield name, sorted((row for row in rows if row["group"] == group), key=lambda row: -row["area_iqm"])
 
 
 def suite_claims(tree: Tree) -> Iterator[Claim]:
