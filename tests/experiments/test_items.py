@@ -124,9 +124,9 @@ def test_twenty_million_frames_are_ten_million_continued():
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_methods_differ_in_nothing_but_the_method(item, budget):
     """Same environments and seeds for every method, same settings but its own."""
-    own = {"beta", "betas", "n_steps"}
+    own = {"beta", "betas", "n_steps", "trace_lambda"}
     if item in (*BEYOND, "values"):  # where values of every method are tried, and tasks have scales of their own
-        own |= {"trace_lambda", "trace_lambdas", "gate", "double_q", "horizon_updates", "bootstrap", "acting"}
+        own |= {"trace_lambdas", "gate", "double_q", "horizon_updates", "bootstrap", "acting"}
         own |= {"episode_choice", "prior_scale", "return_bound", "value_head"}
     worlds, common = {}, {}
     for one in find_item(item).trials(budget):

@@ -22,18 +22,18 @@ from ebu.experiments.suites.tasks import (
     N_STEP_5,
     N_STEP_10,
     PENG,
-    PENG_LESS,
-    PENG_MORE,
+    PENG_7,
+    PENG_9,
     RETRACE,
-    RETRACE_LESS,
-    RETRACE_MORE,
+    RETRACE_1,
+    RETRACE_9,
 )
 
 VALUES = {
     "β of EBU": (EBU_HALF, EBU_MORE, EBU_ONE),
-    "λ of Peng's Q(λ)": (PENG_LESS, PENG, PENG_MORE),
+    "λ of Peng's Q(λ)": (PENG, PENG_7, PENG_9),
     "n of n-step DQN": (N_STEP, N_STEP_5, N_STEP_10),
-    "λ of Retrace": (RETRACE_LESS, RETRACE_MORE, RETRACE),
+    "λ of Retrace": (RETRACE, RETRACE_9, RETRACE_1),
 }
 METHODS = tuple(label for labels in VALUES.values() for label in labels)
 GAMES = TASKS[:2]
