@@ -319,7 +319,7 @@ MISUSES = {
     "play RUN --record film.gif --fps -3": "--fps must be",
     "play RUN --record film.gif --max-steps 0": "--max-steps must be at least 1, got 0",
     "play DAMAGED": "invalid policy file",
-    "eval UNFINISHED": "has no policy yet",
+    "eval UNFINISHED": "the run has not finished; if it was cut off, `ebu resume unfinished` continues it",
 }
 
 
