@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -15,7 +16,9 @@ from PIL import Image
 
 import ebu
 from ebu.cli import COMMANDS, main
-from ebu.config import STAGES, Config, field_names, from_json
+from ebu.commands.train import _free_folder
+from ebu.config import STAGES, Config, field_names, from_json, override
+from ebu.presets import configure
 from tests.conftest import Corridor, Script, ebu_
 from tests.waiting import PATIENCE
 
@@ -56,6 +59,22 @@ def test_a_run_folder_holds_everything(cartpole):
     assert "seconds" in (cartpole / "timing.jsonl").read_text()
     with Image.open(cartpole / "curve.png") as picture:
         assert picture.size[0] > 500
+
+
+def test_no_line_of_the_summary_is_folded(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = tmp_path / "a folder with a name that is longer than a narrow terminal"
+    assert ebu_(CARTPOLE, "--run", folder) == 0
+    lines = [line.removeprefix("next").strip() for line in capsys.readouterr().out.splitlines()]
+    assert f"ebu eval '{folder}'" in lines and f"ebu play '{folder}'" in lines
+    assert main(["eval", str(folder), "--episodes", "1"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ebu", "score", "length", "value"]
+
+
+def test_the_folder_of_a_run_has_a_name_that_every_system_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = override(configure("ebu", "CartPole-v1"), env="mymodule:Own/Corridor-v0")
+    assert _free_folder(config) == Path("runs/ebu-mymodule-Own-Corridor-v0-0")
 
 
 def test_training_says_what_it_did(tmp_path, capsys, monkeypatch):
@@ -300,7 +319,7 @@ MISUSES = {
     "play RUN --record film.gif --fps -3": "--fps must be",
     "play RUN --record film.gif --max-steps 0": "--max-steps must be at least 1, got 0",
     "play DAMAGED": "invalid policy file",
-    "eval UNFINISHED": "has no policy yet",
+    "eval UNFINISHED": "the run has not finished; if it was cut off, `ebu resume unfinished` continues it",
 }
 
 

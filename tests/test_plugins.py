@@ -86,7 +86,7 @@ def test_a_run_with_a_plugin_is_resumed_exactly(folder, capsys, monkeypatch):
         agent = ebu.Half("CartPole-v1", **SMALL)
         agent.learn(400, callback=lambda event: event.step < 200, run="halved")
         assert agent.loop.step < 400
-    capsys.readouterr()
+    assert "ebu eval straight --plugin own_method\n" in capsys.readouterr().out  # what may come next, as it can be typed
     monkeypatch.setenv(VARIABLE, "")  # as in a new process, which has not imported the plugin
     assert ebu_("resume halved --quiet True") == 2
     words = last_line(capsys)

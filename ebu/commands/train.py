@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from ebu.agent import Agent, Progress, Ranks, create_run
 from ebu.commands.help import describe_flags, help_width
@@ -23,7 +22,7 @@ from ebu.commands.words import flags_of, in_full
 from ebu.config import Config, check, merge_environment_arguments, override
 from ebu.envs.make import names_module, require_named
 from ebu.errors import UserError
-from ebu.plugins import look_in_current_folder
+from ebu.plugins import inherited_plugins, look_in_current_folder
 from ebu.preset_files import is_file_name, read_preset
 from ebu.presets import configure, in_words
 from ebu.storage.lock import RunLock
@@ -197,7 +196,7 @@ def _tell_memory(agent: Agent, console: Console) -> None:
 
 
 def _free_folder(config: Config) -> Path:
-    stem = f"{config.algo}-{config.environment.env.replace('/', '-')}-{config.run.seed}"
+    stem = f"{config.algo}-{config.environment.env.replace('/', '-').replace(':', '-')}-{config.run.seed}"
     path, number = Path("runs") / stem, 2
     while path.exists():
         path, number = Path("runs") / f"{stem}-{number}", number + 1
@@ -211,16 +210,15 @@ def _print_summary(folder: RunFolder, agent: Agent, progress: Progress) -> None:
 
     summary = json.loads(folder.summary.read_text(encoding="utf-8"))
     console = Console()
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in _facts(summary, agent, progress):
-        table.add_row(name, value)
+    lines = _facts(summary, agent, progress)
     scores = [test["mean_reward"] for test in evaluations(folder.rows())]
     if len(scores) > 1:
-        table.add_row("greedy score", f"{sparkline(scores)}  {min(scores):.4g} … {max(scores):.4g}")
-    place = escape(_place(folder, agent.config))
-    table.add_row("picture", escape(str(folder.curve)))
-    table.add_row("next", f"ebu eval {place}   ·   ebu play {place}")
-    console.print(table, highlight=False)
+        lines.append(("greedy score", f"{sparkline(scores)}  {min(scores):.4g} … {max(scores):.4g}"))
+    place = _place(folder, agent.config)
+    lines += [("picture", str(folder.curve)), ("next", f"ebu eval {place}"), ("", f"ebu play {place}")]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:  # commands and paths are copied from here: no line is folded
+        console.print(f"{name:<{width}}  {value}", highlight=False, markup=False, soft_wrap=True)
     maze = greedy_maze(agent)
     if maze is not None:
         console.print(maze.render_text(maze.values), highlight=False, markup=False)
@@ -232,11 +230,12 @@ def _print_summary(folder: RunFolder, agent: Agent, progress: Progress) -> None:
 
 
 def _place(folder: RunFolder, config: Config) -> str:
-    """The run as a command takes it: a folder that names a module of the user's is used only when it is trusted."""
+    """The run as a command takes it: with the user's plugins, and trusted where its settings name a module of the user's."""
     from ebu.networks.factories import is_own
 
     needs_trust = names_module(config.environment.env) or is_own(config.network.network)
-    return shlex.quote(str(folder.path)) + (" --trust-env" if needs_trust else "")
+    flags = ["--trust-env"] * needs_trust + [f"--plugin {shlex.quote(name)}" for name in inherited_plugins()]
+    return " ".join([shlex.quote(str(folder.path)), *flags])
 
 
 def _facts(summary: dict[str, Any], agent: Agent, progress: Progress) -> list[tuple[str, str]]:

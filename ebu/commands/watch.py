@@ -75,17 +75,20 @@ def evaluate_run(arguments: list[str]) -> int:
     console.print(
         f"[bold]{agent.algo}[/] on [bold]{agent.config.environment.env}[/], {args.episodes} episodes, ε = {args.epsilon:g}",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(
         f"score   mean [bold]{result.mean:.4g}[/]   std {result.std:.4g}   median {result.median:.4g}   "
         f"min {min(result.returns):.4g}   max {max(result.returns):.4g}",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(f"length  mean {np.mean(result.lengths):.4g}", highlight=False)
     console.print(
         f"value   mean Q of the actions taken {result.mean_q:.4g}, the discounted return that followed "
         f"{result.mean_discounted_return:.4g}",
         highlight=False,
+        soft_wrap=True,
     )
     if result.relative_lengths:
         console.print(f"path / shortest path  mean {np.mean(result.relative_lengths):.3g}", highlight=False)

@@ -157,7 +157,8 @@ class RunFolder:
         if not best and not os.path.lexists(path) and _is_there(shared):  # a folder of `ebu share`
             return shared
         if not _is_there(path):
-            why = "it has had no evaluation" if best and self.has_policy() else "the run has not finished"
+            unfinished = f"the run has not finished; if it was cut off, `ebu resume {self.path}` continues it"
+            why = "it has had no evaluation" if best and self.has_policy() else unfinished
             raise UserError(f"{self.path} has no {'best ' if best else ''}policy yet (no {path.name}): {why}")
         return path
 

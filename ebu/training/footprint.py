@@ -25,9 +25,10 @@ COPIES = 6  # of the parameters: online, target, gradient, two accumulators of t
 FLOAT_BYTES = 4
 STATES = 2  # of each step of a minibatch, this one and the next
 
-# How many times smaller compressed frames were found to be in eight Atari games (`python -m bench frames`). Pictures with
-# noise in them, such as the maze's redrawn digits, shrink less.
-COMPRESSION = (20, 200)
+# How many times smaller compressed frames were found to be: in eight Atari games (`python -m bench frames`), and the
+# maze's digits, redrawn or fixed (`python -m bench memory`).
+SCREENS, SMALL_PICTURES = (20, 200), (3, 20)
+SCREEN_BYTES = 84 * 84  # and more
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,17 @@ class ExpectedMemory:
     low: int
     high: int
     uncompressed: int  # a state and its successor for each step, as a plain replay buffer keeps them
+    shrinking: tuple[int, int] = SCREENS
 
     def words(self) -> str:
         """One line for the user who starts the run."""
         if self.low == self.high:
             return f"memory: up to {self.steps:,} steps in {_size(self.high)}"
-        least, most = COMPRESSION
+        least, most = self.shrinking
+        kind = "those of games" if self.shrinking == SCREENS else "small pictures"
         return (
             f"memory: up to {self.steps:,} steps in {_size(self.low)} to {_size(self.high)} if frames shrink {least} to "
-            f"{most} times, as those of games do ({_size(self.uncompressed)} as pairs of uncompressed states)"
+            f"{most} times, as {kind} do ({_size(self.uncompressed)} as pairs of uncompressed states)"
         )
 
     def warning(self, available: int | None) -> str | None:
@@ -70,12 +73,13 @@ def expect(
     """For ``capacity`` steps in few episodes; each episode takes one observation more than it has steps."""
     frame = int(np.prod(shape)) * np.dtype(dtype).itemsize
     table = room_for(capacity) * STEP.itemsize + room_for(1) * np.dtype(np.int64).itemsize
+    shrinking = SCREENS if frame >= SCREEN_BYTES else SMALL_PICTURES
     if is_compressed(shape, dtype, compress):
-        least, most = COMPRESSION
+        least, most = shrinking
         low, high = table + capacity * frame // most, table + capacity * frame // least
     else:
         low = high = table + room_for(capacity + 1) * frame
-    return ExpectedMemory(capacity, low, high, capacity * 2 * stack * frame)
+    return ExpectedMemory(capacity, low, high, capacity * 2 * stack * frame, shrinking)
 
 
 def available_bytes() -> int | None:

@@ -48,7 +48,8 @@ def maze_part(tree: Tree) -> list[str]:
     return [
         "## MNIST maze, quick preset",
         "EBU (β = 1) with fixed digits and a small network, wall density 0.3. Made by `python scripts/evidence.py maze`. The "
-        "paper's harder task (digits redrawn, 200,000 steps; all methods end at a median of 1) is `ebu reproduce table1`.",
+        "paper's harder task (digits redrawn, 200,000 steps; there all its methods end at a median of 1) is "
+        "`ebu reproduce table1`.",
         plots.markdown(header, lines),
     ]
 

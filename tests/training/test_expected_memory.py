@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ebu.envs.mnist_maze import MNISTMaze
 from ebu.memory.episodes import EpisodeMemory
 from ebu.training.footprint import ExpectedMemory, available_bytes, expect
 from ebu.types import Episode
@@ -39,6 +40,20 @@ def test_compressed_frames_are_told_as_a_range():
     frames[:, 0, 0] = rng.integers(256, size=(401, 84))  # a line that nothing foretells
     assert expected.low < filled(4_000, frames).nbytes < expected.high
     assert expected.uncompressed == 4_000 * 56_448
+
+
+@pytest.mark.parametrize("redraw_digits", [False, True])
+def test_the_maze_s_digits_stay_within_the_range(redraw_digits):
+    env, rng = MNISTMaze(redraw_digits=redraw_digits), np.random.default_rng(0)
+    frames, over = [env.reset(seed=0)[0]], False
+    while not over:
+        frame, _, terminated, truncated, _ = env.step(int(rng.integers(4)))
+        frames.append(frame)
+        over = terminated or truncated
+    frames = np.stack(frames)
+    expected = expect(3_000, frames.shape[1:], frames.dtype)
+    assert expected.low < filled(3_000, frames).nbytes < expected.high
+    assert "shrink 3 to 20 times, as small pictures do" in expected.words()
 
 
 @pytest.mark.parametrize(("compress", "is_range"), [("auto", True), ("always", True), ("never", False)])
