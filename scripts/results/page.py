@@ -156,6 +156,9 @@ def tables_of(tree: Tree, item: Item, folder: Path) -> list[str]:
 
 def bench_part(tree: Tree) -> list[str]:
     found = tree.rows("bench.jsonl")
-    lines = [[row["what"], row["ours"], row["peer"], f"{row['ratio']:.2f}×"] for row in found]
+    lines = [
+        [row["what"], row["ours"], row["peer"], "–" if row["peer"].startswith("no peer") else f"{row['ratio']:.2f}×"]
+        for row in found
+    ]
     header = ("measured side by side", "ours", "beside it", "ratio")
     return ["## Benchmarks", "Made by `make bench ARGS=--save`.", plots.markdown(header, lines)] if found else []

@@ -96,8 +96,8 @@ def suite_lines(tree: Tree) -> list[list[str]]:
 def _areas(rows: Sequence[Row]) -> str:
     fewest, most = (choose(row["runs"] for row in rows) for choose in (min, max))
     runs = f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
-    areas = ", ".join(f"{row['method']} {row['area_iqm']:.2f}" for row in rows)
-    return f"normalised area under the curve: {areas} ({runs})"
+    areas, ends = (", ".join(f"{row['method']} {row[name]:.2f}" for row in rows) for name in ("area_iqm", "final_iqm"))
+    return f"normalised area under the curve: {areas}; last evaluation: {ends} ({runs})"
 
 
 def speed_lines(tree: Tree) -> list[list[str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from ebu.cli import main
 from ebu.experiments.items import find_item, minatar, values
-from ebu.experiments.suites.rows import PROFILE, normalised
+from ebu.experiments.suites.rows import PROFILE, by_task, normalised
 from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, N_STEP, N_STEP_5, PENG_9, RETRACE, TELLING, Task
 from tests.experiments.pages import write_trial
 
@@ -112,6 +112,14 @@ def test_delayed_and_undelayed_games_have_one_scale_and_two_aggregates(tmp_path)
     plain, delayed = part(rows, "aggregate", method=DQN)
     assert (plain["group"], delayed["group"]) == ("as they are", "delayed")
     assert plain["final_iqm"] == 1.0 and delayed["final_iqm"] < 0.4
+
+
+def test_a_seed_that_only_some_tasks_have_does_not_tip_the_mean_over_tasks():
+    """The second seed of one task alone is left out; while a task has no run at all, all that there is is counted."""
+    tasks = [Task(name, "e", floor=0.0) for name in "ab"]
+    runs = [{"task": task, "method": DQN, "seed": seed} for task, seed in (("a", 0), ("a", 1), ("b", 0))]
+    assert {task: [run["seed"] for run in found] for task, found in by_task(tasks, DQN, runs).items()} == {"a": [0], "b": [0]}
+    assert [len(found) for found in by_task(tasks, DQN, runs[:2]).values()] == [2, 0]
 
 
 def test_nobody_above_random_play_is_no_division_by_zero():

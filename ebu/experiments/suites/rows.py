@@ -130,8 +130,10 @@ def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence
 
 
 def by_task(tasks: Sequence[Task], method: str, runs: Sequence[Row]) -> dict[str, list[Row]]:
-    """Task → the method's runs there."""
-    return {task.name: [run for run in runs if (run["task"], run["method"]) == (task.name, method)] for task in tasks}
+    """Task → the method's runs there. Once every task has some: of the seeds that all tasks have, so that all count alike."""
+    mine = {task.name: [run for run in runs if (run["task"], run["method"]) == (task.name, method)] for task in tasks}
+    common = set.intersection(*({run["seed"] for run in found} for found in mine.values())) if mine else set()
+    return {task: [run for run in found if run["seed"] in common] for task, found in mine.items()} if common else mine
 
 
 def _interquartile_mean(name: str, scores: Mapping[str, Sequence[float]]) -> Row:
