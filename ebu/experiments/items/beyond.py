@@ -24,11 +24,11 @@ from ebu.experiments.suites.tasks import (
     EBU_HALF,
     EBU_ONE,
     ENSEMBLE,
-    ENSEMBLE_GATE,
-    FAST,
     INGREDIENTS,
+    LONG,
     PENG,
     RESETS,
+    TRIED_CHANGES,
     TWICE,
     WIDE,
     Task,
@@ -61,21 +61,22 @@ def maze(density: float) -> Task:
 
 
 TASKS = (*both_ways("SpaceInvaders", "Breakout"), *minigrid("DoorKey-5x5", "SimpleCrossingS9N1"), maze(0.4))
-# The best value of each method, which is tried with the fast recipe, too. Until all are compared: those of the first look.
+# The best value of each method, which is tried with the fast recipe, too. Until all are compared: those of the looks.
 BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE = EBU_HALF, PENG, DQN, ENSEMBLE
-CHANGED = (
-    *(with_change(label, FAST) for label in (BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE)),
+BEST = (BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE)
+TRIED = tuple(with_change(label, change) for change in TRIED_CHANGES for label in BEST)
+EXPLAINING = (
+    with_change(EBU_ONE, LONG),
     *(with_change(label, WIDE) for label in (BEST_EBU, BEST_DQN)),
     *(with_change(label, change) for label in (BEST_EBU, BEST_ENSEMBLE) for change in (TWICE, RESETS)),
 )
-METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *INGREDIENTS, *CHANGED)
-FIRST_LOOK = (EBU_HALF, EBU_ONE, PENG, DQN, ENSEMBLE, ENSEMBLE_GATE, "without the horizon", "own bootstrap")
+METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *INGREDIENTS, *TRIED, *EXPLAINING)
+LOOKS = (*BASELINES, *CANDIDATES, *TRIED)
 
-LOOK: dict[str, Any] = {"steps": 30_000, "eval_every": 2_500, "eval_episodes": 10, "log_every": 1_000}
 QUICK: dict[str, Any] = {"steps": 3_000, "learning_starts": 500, "eval_every": 500, "eval_episodes": 3, "log_every": 500}
 SETTINGS: dict[str, dict[str, Any]] = {
     "quick": {"tasks": (TASKS[0], TASKS[2]), "methods": (EBU_HALF, PENG, DQN, ENSEMBLE), "seeds": 1, "scale": SCALE | QUICK},
-    "laptop": {"tasks": TASKS[:4], "methods": FIRST_LOOK, "seeds": 3, "scale": SCALE | LOOK},
+    "laptop": {"tasks": TASKS[:4], "methods": LOOKS, "seeds": 3, "scale": SCALE},
     "full": {"tasks": TASKS, "methods": METHODS, "seeds": 10, "scale": SCALE},
 }
 

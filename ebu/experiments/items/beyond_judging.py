@@ -3,7 +3,7 @@
 Nothing is chosen on these tasks: they are run once, at the end, with the settings that were chosen on those of ``beyond``.
 Scores are normalised: 0 is random play, 1 a public anchor that was fixed before the first run.
 
-The protocol is docs/beyond.md. Until the choice is made, the methods are those of the first look with their default values.
+The protocol is docs/beyond.md. Until the choice is made, the methods are those of the looks.
 """
 
 from __future__ import annotations

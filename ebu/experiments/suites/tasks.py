@@ -72,10 +72,12 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
 EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | INGREDIENTS | TRIED
 RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG, PENG_7, PENG_9))  # the better of the two methods is to be beaten
 
-# Any method with one thing changed; its label is made by ``with_change``. The fast recipe counts among the values that a
-# method tries. The other changes cost more arithmetic: they explain, and decide nothing.
-FAST, WIDE, TWICE, RESETS = "fast recipe", "4 times as wide", "2 updates per step", "2 updates per step, resets"
-CHANGES = (FAST, WIDE, TWICE, RESETS)
+# Any method with one thing changed; its label is made by ``with_change``. The fast recipe and a longer
+# horizon count among the values that a method tries. The others cost more arithmetic: they explain, and decide nothing.
+FAST, LONG, FAST_LONG, WIDE = "fast recipe", "γ=0.997", "fast recipe and γ=0.997", "4 times as wide"
+TWICE, RESETS = "2 updates per step", "2 updates per step, resets"
+CHANGES = (FAST, LONG, FAST_LONG, WIDE, TWICE, RESETS)
+TRIED_CHANGES = (FAST, LONG, FAST_LONG)
 
 
 def with_change(label: str, change: str) -> str:
@@ -91,9 +93,9 @@ def without_change(label: str) -> tuple[str, str]:
 
 
 def is_rival(label: str, values: Sequence[str]) -> bool:
-    """Whether a label is one of the tried values of a method: its own three, or one of them with the fast recipe."""
+    """Whether a label is one of the tried values of a method: its own three, or one of them with a change all may try."""
     method, change = without_change(label)
-    return method in values and change in ("", FAST)
+    return method in values and change in ("", *TRIED_CHANGES)
 
 
 def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -102,16 +104,21 @@ def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, 
     algo, own = EVERY_METHOD[method]
     settings = {**scale, **task.settings, **own}
     updates = settings["steps"] // settings["train_freq"]
+    fast = {
+        "layer_norm": True,
+        "learning_rate": 5e-4,
+        "learning_rate_schedule": "linear",
+        "max_grad_norm": 10.0,
+        "tau": 0.005,
+        "target_update_interval": settings["train_freq"],  # τ is that of every update
+    }
+    growing = {"initial_horizon": 0.1, "horizon_updates": updates // 2}  # γ from 0.97, as ever
+    long = {"gamma": 0.997} | (growing if algo == "ensemble-q" else {})
     changed: dict[str, dict[str, Any]] = {
         "": {},
-        FAST: {
-            "layer_norm": True,
-            "learning_rate": 5e-4,
-            "learning_rate_schedule": "linear",
-            "max_grad_norm": 10.0,
-            "tau": 0.005,
-            "target_update_interval": settings["train_freq"],  # τ is that of every update
-        },
+        FAST: fast,
+        LONG: long,
+        FAST_LONG: fast | long,
         WIDE: {"features_dim": 4 * task.hidden_units, "hidden_sizes": (task.hidden_units, 4 * task.hidden_units)},
         TWICE: {"gradient_steps": 2},
         RESETS: {"gradient_steps": 2, "reset_every": 2 * updates // 5},
