@@ -8,6 +8,8 @@ import pytest
 
 from ebu.cli import main
 from ebu.experiments.items import find_item, minatar, values
+from ebu.experiments.items.values import METHODS as VALUES_TRIED
+from ebu.experiments.suites.picture import MOST_CURVES, best_values
 from ebu.experiments.suites.rows import PROFILE, by_task, normalised
 from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, N_STEP, N_STEP_5, PENG_9, RETRACE, TELLING, Task
 from tests.experiments.pages import write_trial
@@ -120,6 +122,18 @@ def test_a_seed_that_only_some_tasks_have_does_not_tip_the_mean_over_tasks():
     runs = [{"task": task, "method": DQN, "seed": seed} for task, seed in (("a", 0), ("a", 1), ("b", 0))]
     assert {task: [run["seed"] for run in found] for task, found in by_task(tasks, DQN, runs).items()} == {"a": [0], "b": [0]}
     assert [len(found) for found in by_task(tasks, DQN, runs[:2]).values()] == [2, 0]
+
+
+def test_of_too_many_curves_those_with_the_largest_area_of_each_method_are_drawn():
+    labels = [*VALUES_TRIED, "DQN, fast recipe"]
+    areas = dict.fromkeys(labels, 0.3) | {PENG_9: 0.5, N_STEP_5: None, "DQN, fast recipe": 0.4}
+    rows = [{"part": "aggregate", "method": label, "area_iqm": area} for label, area in areas.items()]
+    drawn = best_values(labels, rows)
+    assert len(labels) > MOST_CURVES and {PENG_9, "DQN, fast recipe"} <= set(drawn) and N_STEP_5 not in drawn
+    assert sorted(label.split(" (")[0].split("(")[0] for label in drawn) == [
+        "DQN, fast recipe", "EBU", "Peng's Q", "Retrace", "n-step DQN",
+    ]  # fmt: skip
+    assert best_values(labels[:MOST_CURVES], rows) == labels[:MOST_CURVES]
 
 
 def test_nobody_above_random_play_is_no_division_by_zero():

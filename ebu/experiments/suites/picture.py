@@ -10,28 +10,37 @@ from matplotlib.axes import Axes
 
 from ebu.experiments import plots
 from ebu.experiments.suites.rows import Row
-from ebu.experiments.suites.tasks import Task, look_of
+from ebu.experiments.suites.tasks import EVERY_METHOD, Task, look_of, without_change
+
+MOST_CURVES = 10  # that can be told apart in one panel
+LETTER, LINE = 0.068, 0.6  # inches of the legend: a letter, and the line before the text with what separates two columns
 
 
 def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str], steps: int) -> None:
     """Curves of every task in a panel of its own, and the aggregate of each group in the last panel of its row."""
+    curves = [row for row in rows if row["part"] == "curve"]
+    aggregates = [row for row in rows if row["part"] == "aggregate"]
+    known = {row["method"] for row in curves}
+    shown = best_values([method for method in methods if method in known], aggregates)
+    methods = [method for method in methods if any(row["method"] == method and _has_score(row) for row in aggregates)]
     groups = list(dict.fromkeys(task.group for task in tasks))
     most = max(sum(task.group == group for task in tasks) for group in groups) + 1
     columns = most if len(groups) > 1 else -(-most // 2) if most > 4 else most
     bands = len(groups) if len(groups) > 1 else -(-most // columns)
     band = max(2.9, 0.17 * len(methods) + 0.7)  # room for the name of every method beside the aggregate
-    figure, axes = plots.canvas(columns, rows=bands, width=3.1 * columns + 0.6, height=band * bands + 0.9)
+    width = 3.1 * columns + 0.6
+    figure, axes = plots.canvas(columns, rows=bands, width=width, height=band * bands + 0.9)
     free = list(axes)
     heights: dict[str, list[Axes]] = {}  # panels of one environment have one scale
     for i, group in enumerate(groups):
         members = [task for task in tasks if task.group == group]
         panels = axes[i * columns : (i + 1) * columns] if len(groups) > 1 else axes
         for ax, task in zip(panels, members):
-            _draw_curves(ax, [row for row in rows if row["part"] == "curve" and row["task"] == task.name], task, steps)
+            _draw_curves(ax, [row for row in curves if row["task"] == task.name and row["method"] in shown], task, steps)
             heights.setdefault(task.env, []).append(ax)
             free.remove(ax)
         last = panels[len(members)]
-        _draw_aggregate(last, [row for row in rows if row["part"] == "aggregate" and row["group"] == group], group)
+        _draw_aggregate(last, [row for row in aggregates if row["group"] == group and row["method"] in methods], group)
         free.remove(last)
     for ax in free:
         ax.set_axis_off()
@@ -39,13 +48,34 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
         limits = [ax.get_ylim() for ax in same]
         for ax in same:
             ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-    looks = {method: look_of(method) for method in methods}
+    looks = {method: look_of(method) for method in shown}
     handles = [axes[0].plot([], [], color=c, ls=line, lw=w, label=method)[0] for method, (c, line, w) in looks.items()]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=min(len(methods), 5 if columns < 5 else 9), frameon=False,
-        fontsize=9, labelcolor=plots.INK,
-    )  # fmt: skip
+    if handles:
+        fitting = int(width / (LINE + LETTER * max(map(len, shown))))
+        figure.legend(
+            handles=handles, loc="outside lower center", ncols=max(min(len(handles), fitting), 1), frameon=False, fontsize=9,
+            labelcolor=plots.INK, title="of each method the value with the largest area" if known - set(shown) else None,
+            title_fontsize=8,
+        )  # fmt: skip
     plots.save(figure, out, name)
+
+
+def best_values(methods: Sequence[str], aggregates: Sequence[Row]) -> list[str]:
+    """The methods whose curves are drawn: all, or where these are too many, the value of each with the largest area."""
+    if len(methods) <= MOST_CURVES:
+        return list(methods)
+    best: dict[str, tuple[float, str]] = {}
+    for method in methods:
+        algo, _ = EVERY_METHOD[without_change(method)[0]]
+        areas = [row["area_iqm"] for row in aggregates if row["method"] == method]
+        if areas and None not in areas:
+            best[algo] = max(best.get(algo, (-np.inf, method)), (float(np.mean(areas)), method))
+    chosen = {method for _, method in best.values()}
+    return [method for method in methods if method in chosen]
+
+
+def _has_score(row: Row) -> bool:
+    return row["final_iqm"] is not None
 
 
 def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> None:
@@ -84,8 +114,8 @@ def _draw_aggregate(ax: Axes, rows: Sequence[Row], group: str) -> None:
     ax.set_ylim(len(rows) - 0.4, -0.6)
     low, high = ax.get_xlim()
     ax.set_xlim(min(low, 0.0), max(high, 1.05))
-    ax.set_xlabel("normalised score; hollow: area under the curve", fontsize=8)
-    if not any(row["final_iqm"] is not None for row in rows):
+    ax.set_xlabel("normalised score;\nhollow: area under the curve", fontsize=8)
+    if not any(map(_has_score, rows)):
         ax.text(0.5, 0.5, "no method has a run\nof every task yet", transform=ax.transAxes, ha="center", color=plots.GREY,
                 fontsize=9)  # fmt: skip
     plots.title(ax, f"all tasks, {group}" if group else "all tasks")
