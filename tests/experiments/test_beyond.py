@@ -10,7 +10,8 @@ import pytest
 
 from ebu.experiments.items import beyond, beyond_judging, find_item
 from ebu.experiments.suites import comparison, tasks
-from ebu.experiments.suites.comparison import compare, comparison_table, steps_ratios, verdict
+from ebu.experiments.suites.comparison import compare, comparison_table, verdict
+from ebu.experiments.suites.steps import steps_ratios
 from ebu.presets import configure
 
 DOCS = Path(__file__).parents[2] / "docs"

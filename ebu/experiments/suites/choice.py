@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ebu.experiments import output
 from ebu.experiments.suites.comparison import area
-from ebu.experiments.suites.rows import Comparing, Row, by_task, number
+from ebu.experiments.suites.rows import Comparing, by_task
+from ebu.experiments.suites.steps import Row, number
 from ebu.experiments.suites.tasks import Task
 
 Values = Mapping[str, Sequence[str]]

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ebu.experiments import output, plots
-from ebu.experiments.suites.rows import Row, are_repeated, by_task, number
+from ebu.experiments.suites.rows import by_task
+from ebu.experiments.suites.steps import RESAMPLES, Estimate, Floats, Row, Runs, are_repeated, fields, over, steps_over
 from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
 
-Floats = NDArray[np.float64]
-Runs = Mapping[str, Sequence[Row]]  # by task
-Pair = tuple[Floats, Floats, float]  # of a task: our steps to the thresholds, theirs, and the steps of a run
-
-RESAMPLES = 1_000
 AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be faster"
 
 
@@ -35,13 +30,13 @@ def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], 
             "rival": rival,
             "tasks": sum(map(bool, mine.values())),
             "runs": sum(map(len, mine.values())),
-            **_fields("area_iqm", _area_interval(mine) if has_all else None),
+            **fields("area_iqm", _area_interval(mine) if has_all else None),
         }
         for name, other in (("rival", rival), ("dqn", DQN)):
             theirs = complete.get(other) if other is not None and other != method and has_all else None
-            row |= _steps_over(f"steps_over_{name}", mine, theirs, limits)
-            row |= _fields(f"beats_{name}", _beats(mine, theirs))
-        row |= _fields("delayed_share", _delayed_share(mine) if has_all else None)
+            row |= steps_over(f"steps_over_{name}", mine, theirs, limits)
+            row |= fields(f"beats_{name}", _beats(mine, theirs))
+        row |= fields("delayed_share", _delayed_share(mine) if has_all else None)
         seconds = [run["seconds"] for found in mine.values() for run in found if run["seconds"] is not None]
         row["seconds"] = plots.number(np.mean(seconds), 1) if seconds else None
         rows.append(row)
@@ -59,7 +54,7 @@ def _rival(complete: Mapping[str, Runs], limits: Mapping[str, int]) -> str | Non
         return max(found, key=lambda value: area(complete[value]), default=None)
 
     def over_dqn(value: str) -> float:
-        ratio = _geometric(_ratios(_pairs(complete[value], complete[DQN], limits)))
+        ratio = over(complete[value], complete[DQN], limits)
         return np.inf if ratio is None else ratio
 
     return min(found, key=lambda value: (over_dqn(value), -area(complete[value])))
@@ -68,14 +63,6 @@ def _rival(complete: Mapping[str, Runs], limits: Mapping[str, int]) -> str | Non
 def area(mine: Runs) -> float:
     """By which the best value of a method is chosen."""
     return score(_scores(mine, "area_normalised"))
-
-
-Estimate = tuple[float | None, float | None, float | None]  # with the ends of its interval, where there are seeds enough
-
-
-def _fields(name: str, found: Estimate | None) -> Row:
-    values = (None, None, None) if found is None else found
-    return {key: number(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values)}
 
 
 def _scores(mine: Runs, name: str) -> dict[str, list[float]]:
@@ -97,63 +84,7 @@ def _beats(mine: Runs, theirs: Runs | None) -> Estimate | None:
     return found.estimate, found.low, found.high
 
 
-# ---------------------------------------------------------------------- steps to the thresholds
-
-
-def _steps_over(name: str, mine: Runs, theirs: Runs | None, limits: Mapping[str, int]) -> Row:
-    """The geometric mean over tasks and thresholds of our steps over theirs, and how many thresholds nobody reached."""
-    if theirs is None:
-        return {**_fields(name, None), f"{name}_thresholds": None, f"{name}_left_out": None}
-    pairs = _pairs(mine, theirs, limits)
-    ratios = _ratios(pairs)
-    low, high = _interval_of_ratio(pairs) if are_repeated(mine) and are_repeated(theirs) else (None, None)
-    counts = {f"{name}_thresholds": int(np.isfinite(ratios).sum()), f"{name}_left_out": int(np.isnan(ratios).sum())}
-    return {**_fields(name, (_geometric(ratios), low, high)), **counts}
-
-
-def _pairs(mine: Runs, theirs: Runs, limits: Mapping[str, int]) -> list[Pair]:
-    return [(reached(mine[task]), reached(theirs[task]), limit) for task, limit in limits.items()]
-
-
-def _ratios(pairs: Sequence[Pair]) -> Floats:
-    return np.concatenate([steps_ratios(ours, theirs, limit) for ours, theirs, limit in pairs])
-
-
-def reached(runs: Sequence[Row]) -> Floats:
-    """Steps to each threshold by run, [runs, thresholds]; infinite where it is not reached."""
-    return np.array([[np.inf if step is None else step for step in run["steps_to"].values()] for run in runs])
-
-
-def steps_ratios(ours: Floats, theirs: Floats, limit: float) -> Floats:
-    """Median steps of ours over theirs, by threshold; NaN where neither reaches it.
-
-    Who does not reach it counts with the least it can need, all steps of the run, where it is the rival; with twice that,
-    where it is us.
-    """
-    us, them = np.median(ours, axis=0), np.median(theirs, axis=0)
-    neither = np.isinf(us) & np.isinf(them)
-    ratio = np.where(np.isinf(us), 2.0 * limit, us) / np.where(np.isinf(them), limit, them)
-    return np.where(neither, np.nan, ratio)
-
-
-def _geometric(ratios: Floats) -> float | None:
-    known = ratios[np.isfinite(ratios)]
-    return float(np.exp(np.log(known).mean())) if known.size else None
-
-
-def _interval_of_ratio(pairs: Sequence[Pair]) -> tuple[float | None, float | None]:
-    """The 95 % percentile interval over seeds, drawn again within each task and for each of the two methods."""
-    rng = np.random.default_rng(0)
-
-    def drawn(runs: Floats) -> Floats:
-        return runs[rng.integers(len(runs), size=len(runs))]
-
-    samples = (_geometric(_ratios([(drawn(us), drawn(them), limit) for us, them, limit in pairs])) for _ in range(RESAMPLES))
-    known = [sample for sample in samples if sample is not None]
-    if not known:
-        return None, None
-    low, high = np.quantile(known, (0.025, 0.975))
-    return float(low), float(high)
+# ---------------------------------------------------------------------- in words
 
 
 def verdict(row: Row) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ebu.experiments import plots
+from ebu.experiments.suites.steps import Row, are_repeated, number, steps_over
 from ebu.experiments.suites.tasks import DQN, Task
 from ebu.experiments.sweeps.trials import Trial
 from ebu.report.figures import Points, estimate, side_by_side
@@ -23,7 +23,6 @@ from ebu.report.statistics import (
     steps_to_reach,
 )
 
-Row = dict[str, Any]
 Comparing = Callable[[Sequence[Task], Sequence[str], Sequence[Row], int], list[Row]]
 """Tasks, methods, rows of runs and the steps of a run → rows of a comparison over the whole suite."""
 
@@ -117,7 +116,10 @@ def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence
         scores = {task: [run[f"{name}_normalised"] for run in found] for task, found in mine.items()}
         row |= _interquartile_mean(name, scores if complete else {})
     rivals = by_task(tasks, DQN, runs)
-    row |= _beats_dqn(mine, rivals if method != DQN and complete and all(rivals.values()) else {})
+    others = rivals if method != DQN and complete and all(rivals.values()) else {}
+    row |= _beats_dqn(mine, others)
+    limits = {task.name: task.settings.get("steps", steps) for task in tasks}
+    row |= steps_over("steps_over_dqn", mine, others or None, limits)
     scores = {task: [run["final_normalised"] for run in found] for task, found in mine.items()}
     row |= _profile(scores if complete else {})
     everything = [run for found in mine.values() for run in found]
@@ -158,11 +160,6 @@ def _over_seeds(scores: Mapping[str, Sequence[float]]) -> tuple[float, float] | 
     return found.low, found.high
 
 
-def are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether every task has the two runs that an interval over seeds needs."""
-    return bool(scores) and min(map(len, scores.values())) > 1
-
-
 def _beats_dqn(mine: Mapping[str, Sequence[Row]], rivals: Mapping[str, Sequence[Row]]) -> Row:
     found = None
     if are_repeated(rivals) and are_repeated(mine):
@@ -184,7 +181,3 @@ def _profile(scores: Mapping[str, Sequence[float]]) -> Row:
     band = performance_profile(scores, PROFILE, rng=np.random.default_rng(0), resamples=500)
     names = ("profile", "profile_low", "profile_high")
     return {name: [number(v) for v in values] for name, values in zip(names, (band.estimate, band.low, band.high))}
-
-
-def number(value: Any) -> float | None:
-    return None if value is None else plots.number(value, 4)

@@ -33,14 +33,15 @@ def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
         [
             row["method"], str(row["tasks"]), str(row["runs"]), with_interval(row, "final_iqm"),
             _range(row["final_iqm_other_tasks_low"], row["final_iqm_other_tasks_high"]),
-            with_interval(row, "area_iqm"), with_interval(row, "beats_dqn"),
+            with_interval(row, "area_iqm"), with_interval(row, "beats_dqn"), with_interval(row, "steps_over_dqn"),
             *(output.cell(row["share_reached"].get(f"{level:g}")) for level in LEVELS),
         ]
         for row in rows
     ]  # fmt: skip
     header = (
         "method", "tasks", "runs", "final score, interval over seeds", "its interval over tasks",
-        "area under the curve", "P(run beats a run of DQN)", *(f"share of runs that reach {level:g}" for level in LEVELS),
+        "area under the curve", "P(run beats a run of DQN)", "steps to the thresholds over DQN's",
+        *(f"share of runs that reach {level:g}" for level in LEVELS),
     )  # fmt: skip
     which = f", {group}" if group else ""
     title = f"Interquartile means of normalised scores over tasks{which} (95 % bootstrap intervals)"
