@@ -10,7 +10,7 @@ from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from scripts.results import claims, page, picture, readme, summary
 from scripts.results.__main__ import disagreements, write
-from scripts.results.suites import suite_claims
+from scripts.results.suites import overestimation_claims, sample_claims
 from scripts.results.tree import Tree
 from tests.experiments.pages import write_trial
 from tests.report.folders import write_run
@@ -152,11 +152,30 @@ def test_overestimation_is_compared_on_games_and_seeds_that_all_methods_have(cop
     path = copied.root / "results/overestimation/rows.jsonl"
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (claim,) = suite_claims(copied)
+    (claim,) = overestimation_claims(copied)
     assert "EBU (β=1) 2.5, EBU (β=0.5) 0.8, DQN 1.0; less with β = 0.5 than with 1 in 2 of 2 pairs" in claim.ours
     assert claim.holds.startswith("so it looks; too few runs")
     path.write_text("", encoding="utf-8")
-    assert list(suite_claims(copied)) == []
+    assert list(overestimation_claims(copied)) == []
+
+
+@pytest.mark.parametrize(
+    "high, holds", [(0.9, "yes; by less than in the paper"), (1.1, "so it looks; too few runs; by less than in the paper")]
+)
+def test_the_claim_about_samples_is_decided_by_the_interval_of_the_better_beta(high, holds, copied):
+    aggregate = {"part": "aggregate", "group": "delayed", "steps": 100_000, "area_iqm": 0.5}
+    rows = [
+        aggregate | {"method": method, "steps_over_dqn": ratio, "steps_over_dqn_low": 0.5, "steps_over_dqn_high": end}
+        for method, ratio, end in (("EBU (β=1)", 0.7, high), ("EBU (β=0.5)", 1.2, 2.0), ("DQN", None, None))
+    ]
+    for item in ("minatar", "minigrid", "delay"):
+        shutil.rmtree(copied.root / "results" / item, ignore_errors=True)
+    assert list(sample_claims(copied)) == []
+    path = copied.root / "results/delay/rows.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (claim,) = sample_claims(copied)
+    assert f"EBU (β=1) 0.70 (0.50 to {high:.2f}), EBU (β=0.5) 1.20 (0.50 to 2.00)" in claim.ours and claim.holds == holds
 
 
 @pytest.mark.parametrize("item", ["minatar", "minigrid", "delay"])
