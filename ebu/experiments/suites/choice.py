@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ebu.experiments import output
+from ebu.experiments.suites.columns import Row, number
 from ebu.experiments.suites.comparison import area
 from ebu.experiments.suites.rows import Comparing, by_task
-from ebu.experiments.suites.steps import Row, number
 from ebu.experiments.suites.tasks import Task
 
 Values = Mapping[str, Sequence[str]]

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ebu.experiments import output, plots
+from ebu.experiments.suites.columns import Estimate, Row, Runs, are_repeated, fields
 from ebu.experiments.suites.rows import by_task
-from ebu.experiments.suites.steps import RESAMPLES, Estimate, Floats, Row, Runs, are_repeated, fields, over, steps_over
+from ebu.experiments.suites.steps import RESAMPLES, Floats, over, steps_over
 from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
 

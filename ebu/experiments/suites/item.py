@@ -8,8 +8,9 @@ from typing import Any
 
 from ebu.experiments import output
 from ebu.experiments.item import Item
+from ebu.experiments.suites.columns import Row
 from ebu.experiments.suites.picture import draw
-from ebu.experiments.suites.rows import Comparing, Row, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
+from ebu.experiments.suites.rows import Comparing, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
 from ebu.experiments.suites.tables import tables
 from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, METHODS, QUICK_METHODS, TELLING, Task, settings_of
 from ebu.experiments.sweeps.trials import Trial, in_rounds, trial

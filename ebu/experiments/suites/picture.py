@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebu.experiments import plots
-from ebu.experiments.suites.rows import Row
+from ebu.experiments.suites.columns import Row
 from ebu.experiments.suites.tasks import EVERY_METHOD, Task, look_of, without_change
 
 MOST_CURVES = 10  # that can be told apart in one panel

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ebu.experiments import plots
-from ebu.experiments.suites.steps import Row, are_repeated, number, steps_over
+from ebu.experiments.suites.columns import Row, are_repeated, number
+from ebu.experiments.suites.steps import steps_over
 from ebu.experiments.suites.tasks import DQN, Task
 from ebu.experiments.sweeps.trials import Trial
 from ebu.report.figures import Points, estimate, side_by_side

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ebu.experiments import plots
+from ebu.experiments.suites.columns import Row, Runs, are_repeated, fields
 
 Floats = NDArray[np.float64]
-Row = dict[str, Any]
-Runs = Mapping[str, Sequence[Row]]  # by task
 Pair = tuple[Floats, Floats, float]  # of a task: our steps to the thresholds, theirs, and the steps of a run
-Estimate = tuple[float | None, float | None, float | None]  # with the ends of its interval, where there are seeds enough
 
 RESAMPLES = 1_000
-
-
-def number(value: Any) -> float | None:
-    return None if value is None else plots.number(value, 4)
-
-
-def fields(name: str, found: Estimate | None) -> Row:
-    """The columns of an estimate and of its interval."""
-    values = (None, None, None) if found is None else found
-    return {key: number(value) for key, value in zip((name, f"{name}_low", f"{name}_high"), values)}
-
-
-def are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
-    """Whether every task has the two runs that an interval over seeds needs."""
-    return bool(scores) and min(map(len, scores.values())) > 1
 
 
 def over(mine: Runs, theirs: Runs, limits: Mapping[str, int]) -> float | None:

@@ -8,8 +8,9 @@ import numpy as np
 
 from ebu.experiments import output
 from ebu.experiments.suites.choice import choice_table
+from ebu.experiments.suites.columns import Row
 from ebu.experiments.suites.comparison import comparison_table
-from ebu.experiments.suites.rows import LEVELS, Row
+from ebu.experiments.suites.rows import LEVELS
 from ebu.experiments.suites.tasks import DQN, Task
 from ebu.report.figures import estimate
 from ebu.report.statistics import mean
