@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -38,14 +38,19 @@ def sample_claims(tree: Tree) -> Iterator[Claim]:
         best = min(mine, key=lambda row: row["steps_over_dqn"])
         low, high = best["steps_over_dqn_low"], best["steps_over_dqn_high"]
         holds, decided = best["steps_over_dqn"] < 1, low is not None and not low <= 1 <= high
-        both = ", ".join(f"{row['method']} {output.row_with_interval(row, 'steps_over_dqn')}" for row in mine)
         yield Claim(
             f"EBU needs fewer steps than DQN to the same score: {TITLES[name]}",
             "5 and 10 % of them (mean and median over 49 Atari games)",
-            f"steps to a quarter, half and three quarters of the scale over DQN's: {both} ({best['runs']} runs each)",
+            f"steps to a quarter, half and three quarters of the scale over DQN's: {steps_in_words(mine)} "
+            f"({best['runs']} runs each)",
             verdict(holds, decided, "runs") + ("; by less than in the paper" if holds else ""),
             f"ebu reproduce {name} --budget laptop",
         )
+
+
+def steps_in_words(rows: Sequence[Row]) -> str:
+    """Each method with its steps over DQN's."""
+    return ", ".join(f"{row['method']} {output.row_with_interval(row, 'steps_over_dqn')}" for row in rows)
 
 
 def overestimation_claims(tree: Tree) -> Iterator[Claim]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ebu.envs.atari_games import paper_scores
-from ebu.experiments import atari, output
+from ebu.experiments import atari
 from ebu.experiments import own_scores as scores
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from ebu.experiments.suites.tasks import DQN as SUITE_DQN
 from scripts.results.claims import ahead, is_ebu, is_of_the_paper, paired, short, slippery_medians
-from scripts.results.suites import TITLES, aggregates
+from scripts.results.suites import TITLES, aggregates, steps_in_words
 from scripts.results.tree import Row, Tree, by_algo, several
 
 
@@ -99,11 +99,12 @@ def _suites(tree: Tree) -> Iterator[str]:
             for compare in (float.__gt__, float.__lt__)
         )
         last = ", ".join(f"{row['method']} {row['final_iqm']:.2f}" for row in mine)
+        others = steps_in_words([row for row in mine if row is not rival])
         yield (
             f"**{TITLES[name]}** ({rival['tasks']} tasks, {rival['runs']} runs of DQN). By the area under the normalised "
             f"curve, ahead of DQN ({rival['area_iqm']:.2f}): {_listed(above)}; behind it: {_listed(below)}. "
             f"The best is {mine[0]['method']} with {mine[0]['area_iqm']:.2f}. Last evaluations alone, which are noisier: "
-            f"{last}. Steps to a quarter, half and three quarters of the scale over those of DQN: {_steps(mine)}."
+            f"{last}. Steps to a quarter, half and three quarters of the scale over those of DQN: {others}."
             f"{REMARKS.get(name, '')}"
         )
 
@@ -113,12 +114,6 @@ REMARKS = {
     "a step earns less than 1 % of what has been earned, and part of what is lost is that "
     "([what a longer horizon changes](beyond.md#looks))."
 }
-
-
-def _steps(rows: Sequence[Row]) -> str:
-    return ", ".join(
-        f"{row['method']} {output.row_with_interval(row, 'steps_over_dqn')}" for row in rows if row["method"] != SUITE_DQN
-    )
 
 
 def _listed(methods: Sequence[str]) -> str:

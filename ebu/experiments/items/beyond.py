@@ -61,7 +61,7 @@ def maze(density: float) -> Task:
 
 
 TASKS = (*both_ways("SpaceInvaders", "Breakout"), *minigrid("DoorKey-5x5", "SimpleCrossingS9N1"), maze(0.4))
-# The best value of each method, which is tried with the fast recipe, too. Until all are compared: those of the looks.
+# The best value of each method, which is tried with the changes, too. Until all are compared: those of the looks.
 BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE = EBU_HALF, PENG, DQN, ENSEMBLE
 BEST = (BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE)
 TRIED = tuple(with_change(label, change) for change in TRIED_CHANGES for label in BEST)

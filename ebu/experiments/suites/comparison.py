@@ -8,17 +8,17 @@ import numpy as np
 
 from ebu.experiments import output, plots
 from ebu.experiments.suites.columns import Estimate, Row, Runs, are_repeated, fields
-from ebu.experiments.suites.rows import by_task
+from ebu.experiments.suites.rows import beats, by_task, scores_of
 from ebu.experiments.suites.steps import RESAMPLES, Floats, over, steps_over
 from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
-from ebu.report.statistics import interquartile_mean, interval, probability_of_improvement, score
+from ebu.report.statistics import interquartile_mean, interval, score
 
 AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be faster"
 
 
 def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], steps: int) -> list[Row]:
     """A row for each method that has a run: its area, and its steps and scores over those of the rival and of DQN."""
-    limits = {task.name: task.settings.get("steps", steps) for task in tasks}
+    limits = {task.name: task.steps(steps) for task in tasks}
     by_method = {method: by_task(tasks, method, runs) for method in methods}
     complete = {method: mine for method, mine in by_method.items() if all(mine.values())}
     rival = _rival(complete, limits)
@@ -36,7 +36,7 @@ def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], 
         for name, other in (("rival", rival), ("dqn", DQN)):
             theirs = complete.get(other) if other is not None and other != method and has_all else None
             row |= steps_over(f"steps_over_{name}", mine, theirs, limits)
-            row |= fields(f"beats_{name}", _beats(mine, theirs))
+            row |= fields(f"beats_{name}", beats(mine, theirs))
         row |= fields("delayed_share", _delayed_share(mine) if has_all else None)
         seconds = [run["seconds"] for found in mine.values() for run in found if run["seconds"] is not None]
         row["seconds"] = plots.number(np.mean(seconds), 1) if seconds else None
@@ -63,25 +63,13 @@ def _rival(complete: Mapping[str, Runs], limits: Mapping[str, int]) -> str | Non
 
 def area(mine: Runs) -> float:
     """By which the best value of a method is chosen."""
-    return score(_scores(mine, "area_normalised"))
-
-
-def _scores(mine: Runs, name: str) -> dict[str, list[float]]:
-    return {task: [run[name] for run in found] for task, found in mine.items()}
+    return score(scores_of(mine, "area"))
 
 
 def _area_interval(mine: Runs) -> Estimate:
     if not are_repeated(mine):
         return area(mine), None, None
-    found = interval(_scores(mine, "area_normalised"), rng=np.random.default_rng(0))
-    return found.estimate, found.low, found.high
-
-
-def _beats(mine: Runs, theirs: Runs | None) -> Estimate | None:
-    if theirs is None or not are_repeated(mine) or not are_repeated(theirs):
-        return None
-    ours, others = (_scores(who, "final_normalised") for who in (mine, theirs))
-    found = probability_of_improvement(ours, others, rng=np.random.default_rng(0))
+    found = interval(scores_of(mine, "area"), rng=np.random.default_rng(0))
     return found.estimate, found.low, found.high
 
 
@@ -105,7 +93,7 @@ def _delayed_share(mine: Runs) -> Estimate | None:
     as_they_are = {name: mine[name] for name in (task.removesuffix(f", {DELAYED}") for task in delayed) if name in mine}
     if not delayed or len(as_they_are) != len(delayed):
         return None
-    late, soon = (list(map(np.array, _scores(which, "final_normalised").values())) for which in (delayed, as_they_are))
+    late, soon = (list(map(np.array, scores_of(which, "final").values())) for which in (delayed, as_they_are))
 
     def share(samples: Sequence[Floats], others: Sequence[Floats]) -> float:
         below = float(interquartile_mean(others))

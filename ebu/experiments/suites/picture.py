@@ -93,7 +93,7 @@ def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> Non
                 color=plots.GREY)  # fmt: skip
     else:
         ax.text(0.5, 0.5, "not run", transform=ax.transAxes, ha="center", color=plots.GREY, fontsize=9)
-    ax.set_xlim(0, task.settings.get("steps", steps) / 1000)
+    ax.set_xlim(0, task.steps(steps) / 1000)
     ax.set_xlabel("thousand steps", fontsize=8.5)
     plots.title(ax, task.name)
 

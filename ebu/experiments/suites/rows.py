@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ebu.experiments import plots
-from ebu.experiments.suites.columns import Row, are_repeated, number
+from ebu.experiments.suites.columns import Estimate, Row, Runs, are_repeated, fields, number
 from ebu.experiments.suites.steps import steps_over
 from ebu.experiments.suites.tasks import DQN, Task
 from ebu.experiments.sweeps.trials import Trial
@@ -114,15 +114,12 @@ def aggregate_row(group: str, tasks: Sequence[Task], method: str, runs: Sequence
     }
     complete = all(mine.values())
     for name in ("final", "area"):
-        scores = {task: [run[f"{name}_normalised"] for run in found] for task, found in mine.items()}
-        row |= _interquartile_mean(name, scores if complete else {})
+        row |= _interquartile_mean(name, scores_of(mine, name) if complete else {})
     rivals = by_task(tasks, DQN, runs)
-    others = rivals if method != DQN and complete and all(rivals.values()) else {}
-    row |= _beats_dqn(mine, others)
-    limits = {task.name: task.settings.get("steps", steps) for task in tasks}
-    row |= steps_over("steps_over_dqn", mine, others or None, limits)
-    scores = {task: [run["final_normalised"] for run in found] for task, found in mine.items()}
-    row |= _profile(scores if complete else {})
+    others = rivals if method != DQN and complete and all(rivals.values()) else None
+    row |= fields("beats_dqn", beats(mine, others))
+    row |= steps_over("steps_over_dqn", mine, others, {task.name: task.steps(steps) for task in tasks})
+    row |= _profile(scores_of(mine, "final") if complete else {})
     everything = [run for found in mine.values() for run in found]
     row["share_reached"] = {
         f"{level:g}": plots.number(np.mean([run["steps_to"][f"{level:g}"] is not None for run in everything]), 4)
@@ -137,6 +134,11 @@ def by_task(tasks: Sequence[Task], method: str, runs: Sequence[Row]) -> dict[str
     mine = {task.name: [run for run in runs if (run["task"], run["method"]) == (task.name, method)] for task in tasks}
     common = set.intersection(*({run["seed"] for run in found} for found in mine.values())) if mine else set()
     return {task: [run for run in found if run["seed"] in common] for task, found in mine.items()} if common else mine
+
+
+def scores_of(mine: Runs, name: str) -> dict[str, list[float]]:
+    """Task → the normalised last scores ("final") or areas ("area") of its runs."""
+    return {task: [run[f"{name}_normalised"] for run in found] for task, found in mine.items()}
 
 
 def _interquartile_mean(name: str, scores: Mapping[str, Sequence[float]]) -> Row:
@@ -161,18 +163,12 @@ def _over_seeds(scores: Mapping[str, Sequence[float]]) -> tuple[float, float] | 
     return found.low, found.high
 
 
-def _beats_dqn(mine: Mapping[str, Sequence[Row]], rivals: Mapping[str, Sequence[Row]]) -> Row:
-    found = None
-    if are_repeated(rivals) and are_repeated(mine):
-        ours, theirs = (
-            {task: [run["final_normalised"] for run in found] for task, found in who.items()} for who in (mine, rivals)
-        )
-        found = probability_of_improvement(ours, theirs, rng=np.random.default_rng(0))
-    return {
-        "beats_dqn": number(found and found.estimate),
-        "beats_dqn_low": number(found and found.low),
-        "beats_dqn_high": number(found and found.high),
-    }
+def beats(mine: Runs, theirs: Runs | None) -> Estimate | None:
+    """The probability that a run's last score is above one of theirs; known where both have several seeds."""
+    if theirs is None or not are_repeated(mine) or not are_repeated(theirs):
+        return None
+    found = probability_of_improvement(scores_of(mine, "final"), scores_of(theirs, "final"), rng=np.random.default_rng(0))
+    return found.estimate, found.low, found.high
 
 
 def _profile(scores: Mapping[str, Sequence[float]]) -> Row:

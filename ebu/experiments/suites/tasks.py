@@ -197,6 +197,10 @@ class Task:
         """The environment's arguments in the run of a seed."""
         return (*self.env_args, f"{self.numbered}={seed}") if self.numbered else self.env_args
 
+    def steps(self, usual: int) -> int:
+        """Of a run, where those of the suite have so many."""
+        return int(self.settings.get("steps", usual))
+
 
 AS_THEY_ARE, DELAYED = "as they are", "delayed"  # groups of tasks
 
