@@ -43,8 +43,8 @@ def settings() -> list[tuple[str, str, str]]:
             kind = ast.unparse(field.annotation)
             if kind.endswith("Config") or field.target.id in WITHOUT:
                 continue
-            is_text = isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
-            found.append((field.target.id, accepted(field.target.id, kind), str(text.value.value) if is_text else ""))
+            meaning = str(text.value.value) if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) else ""
+            found.append((field.target.id, accepted(field.target.id, kind), meaning))
     return found
 
 

@@ -10,7 +10,8 @@ from ebu.experiments.items import find_item
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from scripts.results import claims, page, picture, readme, summary
 from scripts.results.__main__ import disagreements, write
-from scripts.results.suites import overestimation_claims, sample_claims
+from scripts.results.atari import atari_claims, pairs
+from scripts.results.suites import COLUMNS, overestimation_claims, sample_claims
 from scripts.results.tree import Tree
 from tests.experiments.pages import write_trial
 from tests.report.folders import write_run
@@ -66,6 +67,34 @@ def test_a_new_atari_run_joins_the_claims_the_page_and_the_picture(copied):
     assert (curve["frames"], curve["mean"]) == ([1.0, 2.0, 3.0], [1.0, 20.0, 10.0])
     picture.draw(copied)
     assert picture.digest_in_picture(copied) == picture.digest(copied)
+
+
+def test_atari_runs_in_progress_are_compared_at_the_last_test_that_both_have_and_shorter_plans_are_left_out(copied):
+    shutil.rmtree(copied.root / "results/atari", ignore_errors=True)
+    atari = copied.root / "results/atari"
+    settings = {"env": "ALE/Breakout-v5", "every": 250_000, "preset": "paper", "seed": 0}
+    write_run(atari / "short-ebu", "ebu", scores=(99.0,), **settings)
+    write_run(atari / "short-dqn", "dqn", scores=(1.0,), **settings)
+    write_run(atari / "ebu", "ebu", scores=(1.0, 5.0, 7.0), finished=False, steps=2_500_000, **settings)
+    write_run(atari / "dqn", "dqn", scores=(2.0, 1.0), finished=False, steps=2_500_000, **settings)
+    (pair,) = pairs(copied, "paper")
+    assert (pair.game.name, pair.steps, pair.seeds, pair.ebu, pair.dqn) == ("Breakout", 500_000, 1, 5.0, 2.0)
+    claim = next(atari_claims(copied))
+    assert "5.0 against 2.0 after 2M frames of 10M (1 seed;" in claim.ours and claim.holds == "open: the run is shorter"
+    assert "not decided yet** for " in summary.summary(copied)[1] and "Breakout (Atari)" in summary.summary(copied)[1]
+    curve = picture.shown(copied)["atari"]["Breakout (paper preset)"]["ebu"]
+    assert (curve["frames"], curve["mean"]) == ([1.0, 2.0, 3.0], [1.0, 5.0, 7.0])
+
+
+@pytest.mark.parametrize(("ebu", "dqn", "holds"), [(20.0, 3.0, "yes; 1 seed"), (3.0, 20.0, "no; 1 seed")])
+def test_runs_as_long_as_the_papers_decide_the_claim(ebu, dqn, holds, copied):
+    shutil.rmtree(copied.root / "results/atari", ignore_errors=True)
+    for algo, score in (("ebu", ebu), ("dqn", dqn)):
+        folder = copied.root / "results/atari" / algo
+        write_run(folder, algo, "ALE/Breakout-v5", scores=(score,), every=2_500_000, preset="paper", seed=0)
+    assert next(atari_claims(copied)).holds == holds
+    text = "\n".join(summary.summary(copied))
+    assert ("**shown** for" if ebu > dqn else "**refuted** for Breakout (Atari)") in text and "the claim is open" not in text
 
 
 def finished(item, folder, trials, trained):
@@ -154,13 +183,13 @@ def test_overestimation_is_compared_on_games_and_seeds_that_all_methods_have(cop
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (claim,) = overestimation_claims(copied)
     assert "EBU (β=1) 2.5, EBU (β=0.5) 0.8, DQN 1.0; less with β = 0.5 than with 1 in 2 of 2 pairs" in claim.ours
-    assert claim.holds.startswith("so it looks; too few runs")
+    assert claim.holds.startswith("leaning yes; too few runs")
     path.write_text("", encoding="utf-8")
     assert list(overestimation_claims(copied)) == []
 
 
 @pytest.mark.parametrize(
-    "high, holds", [(0.9, "yes; by less than in the paper"), (1.1, "so it looks; too few runs; by less than in the paper")]
+    "high, holds", [(0.9, "yes; by less than in the paper"), (1.1, "leaning yes; too few runs; by less than in the paper")]
 )
 def test_the_claim_about_samples_is_decided_by_the_interval_of_the_better_beta(high, holds, copied):
     aggregate = {"part": "aggregate", "group": "delayed", "steps": 100_000, "area_iqm": 0.5, "runs": 10}
@@ -184,8 +213,9 @@ def test_a_suite_joins_the_page_and_the_table_when_it_has_rows(item, copied, tmp
     assert f"`{item}`" in page.page(copied) and f"ebu reproduce {item} --budget laptop" not in readme.block(copied)
     trials = [one for one in find_item(item).trials("laptop") if one.seed == 0 and one.algo in ("ebu", "dqn")]
     finished(item, copied.root / "results" / item, trials, tmp_path / "trained")
-    assert f"`ebu reproduce {item} --budget laptop` | normalised area under the curve: " in readme.block(copied)
     text = page.page(copied)
+    for written in (readme.block(copied), text):
+        assert f"`ebu reproduce {item} --budget laptop` (" in written and f"{COLUMNS[item]}: steps" in written
     assert f"](../results/{item}/{item}.png)" in text and "Means over seeds by task" in text
     assert "ahead of DQN" in text
     if item == "delay":

@@ -14,6 +14,7 @@ from PIL import Image, PngImagePlugin
 from ebu.envs.atari_games import find_game
 from ebu.experiments import atari, mazes, plots
 from ebu.report.rows import Run
+from scripts.results.atari import longest
 from scripts.results.claims import is_of_the_paper, short
 from scripts.results.tree import Tree, preset_of, several
 
@@ -59,7 +60,7 @@ def atari_panels(tree: Tree) -> dict[str, Any]:
         return max(run.step for run in runs), len(runs)
 
     chosen = sorted(found, key=weight, reverse=True)[:GAMES_SHOWN]
-    return {name: {algo: _mean_points(runs) for algo, runs in sorted(found[name].items())} for name in chosen}
+    return {name: {algo: _mean_points(longest(runs)) for algo, runs in sorted(found[name].items())} for name in chosen}
 
 
 def _mean_points(runs: Sequence[Run]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import numpy as np
 from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
-from ebu.experiments.items import find_item
-from scripts.results.claims import HEADER, Claim, atari_claims, maze_claims, theory_claims
-from scripts.results.suites import aggregates, suite_claims
-from scripts.results.tree import Row, Tree, by_algo, several
+from scripts.results.atari import atari_claims
+from scripts.results.claims import HEADER, Claim, maze_claims, theory_claims
+from scripts.results.suites import side_by_side, suite_claims
+from scripts.results.tree import Tree, by_algo, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -32,7 +32,7 @@ def block(tree: Tree) -> str:
     )
     return "\n\n".join([
         "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
-        "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
+        *side_by_side(tree), "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
     ])  # fmt: skip
 
 
@@ -43,7 +43,7 @@ def claims(tree: Tree) -> list[Claim]:
 
 def other_lines(tree: Tree) -> list[list[str]]:
     """What, how to get it, what came out; only what there are rows for."""
-    return [*quick_maze_lines(tree), *suite_lines(tree), *atari_lines(tree), *cartpole_lines(tree), *speed_lines(tree)]
+    return [*quick_maze_lines(tree), *atari_lines(tree), *cartpole_lines(tree), *speed_lines(tree)]
 
 
 def quick_maze_lines(tree: Tree) -> list[list[str]]:
@@ -84,20 +84,6 @@ def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Col
         f"best test: {ours} ({several(seeds, 'seed')}; random play {found.random if found else 0:.1f}; "
         f"the paper after 10M frames: {paper})",
     ]
-
-
-def suite_lines(tree: Tree) -> list[list[str]]:
-    """Interquartile means of the suites, of the methods that have a run of every task."""
-    return [
-        [find_item(name).title, f"`ebu reproduce {name} --budget laptop`", _areas(rows)] for name, rows in aggregates(tree)
-    ]
-
-
-def _areas(rows: Sequence[Row]) -> str:
-    fewest, most = (choose(row["runs"] for row in rows) for choose in (min, max))
-    runs = f"{fewest} runs" if fewest == most else f"{fewest} to {most} runs"
-    areas, ends = (", ".join(f"{row['method']} {row[name]:.2f}" for row in rows) for name in ("area_iqm", "final_iqm"))
-    return f"normalised area under the curve: {areas}; last evaluation: {ends} ({runs})"
 
 
 def speed_lines(tree: Tree) -> list[list[str]]:

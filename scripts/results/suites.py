@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from ebu.experiments import output
+from ebu.experiments import output, plots
 from ebu.experiments.items import find_item
 from ebu.experiments.suites.tasks import AS_THEY_ARE, DQN, EBU_HALF, EBU_ONE
 from scripts.results.claims import Claim, ahead, verdict
 from scripts.results.tree import Row, Tree, several
 
 TITLES = {"minatar": "MinAtar", "minigrid": "MiniGrid", "delay": "MinAtar with all rewards at the episode's end"}
+COLUMNS = {"minatar": "MinAtar", "minigrid": "MiniGrid", "delay": "MinAtar, late rewards"}
 
 
 def aggregates(tree: Tree) -> Iterator[tuple[str, list[Row]]]:
@@ -22,6 +23,35 @@ def aggregates(tree: Tree) -> Iterator[tuple[str, list[Row]]]:
         rows = [row for row in tree.item_rows(name, "aggregate") if row["steps"] == full and row["area_iqm"] is not None]
         for group in dict.fromkeys(row["group"] for row in rows if row["group"] != AS_THEY_ARE):
             yield name, sorted((row for row in rows if row["group"] == group), key=lambda row: -row["area_iqm"])
+
+
+def side_by_side(tree: Tree) -> list[str]:
+    """Every method that has finished a suite, with its numbers in each; nothing without rows."""
+    suites = {name: {row["method"]: row for row in rows} for name, rows in aggregates(tree)}
+    if not suites:
+        return []
+    methods = dict.fromkeys(method for rows in suites.values() for method in rows)
+    header = ["method", *(f"{COLUMNS[name]}: {what}" for name in suites for what in ("steps", "area", "last"))]
+    lines = [[method, *(cell for rows in suites.values() for cell in _cells(rows.get(method)))] for method in methods]
+    items = "; ".join(f"`ebu reproduce {name} --budget laptop` ({_runs(rows.values())})" for name, rows in suites.items())
+    return [
+        "Steps: environment steps to a quarter, a half and three quarters of the normalised score over DQN's, below 1 where a "
+        "method needs fewer (95 % bootstrap interval). Area: under the normalised learning curve; last: the last evaluation; "
+        f"both are interquartile means over tasks and seeds. Late rewards: all at the episode's end. {items}.",
+        plots.markdown(header, lines),
+    ]
+
+
+def _cells(row: Row | None) -> list[str]:
+    if row is None:
+        return ["–"] * 3
+    steps = "1" if row["method"] == DQN else output.row_with_interval(row, "steps_over_dqn")
+    return [steps, *(f"{row[name]:.2f}" for name in ("area_iqm", "final_iqm"))]
+
+
+def _runs(rows: Collection[Row]) -> str:
+    fewest, most = (choose(row["runs"] for row in rows) for choose in (min, max))
+    return f"{fewest} runs a method" if fewest == most else f"{fewest} to {most} runs a method"
 
 
 def suite_claims(tree: Tree) -> Iterator[Claim]:
@@ -41,10 +71,10 @@ def sample_claims(tree: Tree) -> Iterator[Claim]:
         yield Claim(
             f"EBU needs fewer steps than DQN to the same score: {TITLES[name]}",
             "5 and 10 % of them (mean and median over 49 Atari games)",
-            f"steps to a quarter, half and three quarters of the scale over DQN's: {steps_in_words(mine)} "
-            f"({best['runs']} runs each)",
+            f"steps over DQN's (defined below): {steps_in_words(mine)}; {best['runs']} runs each",
             verdict(holds, decided, "runs") + ("; by less than in the paper" if holds else ""),
             f"ebu reproduce {name} --budget laptop",
+            place=TITLES[name],
         )
 
 
