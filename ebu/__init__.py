@@ -63,7 +63,7 @@ _register_environments()
 
 
 def __getattr__(name: str) -> Any:
-    """Agent classes by their names, a user's included, the callbacks, and the target rules, which need PyTorch."""
+    """Agent classes by name, including a user's own, the callbacks, and the target rules, which need PyTorch."""
     if name in ("callbacks", "targets"):
         return importlib.import_module(f"ebu.{name}")
     for agent in AGENTS.values():

@@ -32,11 +32,11 @@ def load(
 ) -> Agent:
     """An agent with the policy of a file or a run folder; with ``best``, the run's policy of the best evaluation.
 
-    A file written with ``agent.save(path, memory=True)`` gives the whole agent, to learn on exactly where it stopped.
+    A file written with ``agent.save(path, memory=True)`` gives the whole agent, which continues exactly where it stopped.
 
-    ``env``, an environment or the name of one, is needed where the policy was trained on an object that cannot be made again.
+    ``env``, an environment or the name of one, is needed if the policy was trained on an object that cannot be recreated.
 
-    A file that names an environment as ``module:id`` has that module imported, which runs its code: only with
+    If a file names an environment as ``module:id``, loading imports that module and so runs its code: only with
     ``trust_env``, or with an ``env`` of your own. The same holds for a network of your own and ``network``.
     """
     return Agent.load(path, env, device, trust_env=trust_env, best=best, network=network)
@@ -55,11 +55,11 @@ def resume(
 ) -> Agent:
     """Continue a run folder exactly from its last checkpoint, to the end of its plan.
 
-    With ``steps`` a finished run is extended to so many steps in all. From there on its schedules (ε, the step size) are
+    With ``steps`` a finished run is extended to this many steps in total. From there on its schedules (ε, learning rate) are
     those of a run of that length, as ``learn(…, reset_num_timesteps=False)`` plans them.
 
     ``trust_env`` and ``network`` as for ``ebu.load``. Where every checkpoint refers to damaged episodes, ``drop_damaged``
-    continues without those, no longer exactly, and announces what was lost.
+    continues without them, no longer exactly, and reports what was lost.
     """
     from ebu.networks.factories import admit
 

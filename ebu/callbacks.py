@@ -1,7 +1,7 @@
 """Callbacks: what to do while an agent learns. ``agent.learn(50_000, callback=[StopOnReward(475), KeepBest("best.ebu")])``
 
-A callback is any function of one event; one that returns False stops the training. The classes here are such functions with a
-memory. Those that need the agent derive from ``Callback``: ``begin(agent)`` is called before the first step.
+A callback is any function of one event; one that returns False stops the training. The classes here are such functions with
+state. Those that need the agent derive from ``Callback``: ``begin(agent)`` is called before the first step.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ __all__ = [
 
 
 class Callback:
-    """What a callback with a memory derives from. Each method may be left as it is."""
+    """Base class of callbacks with state. Each method is optional."""
 
     agent: Agent
 
     def begin(self, agent: Agent) -> None:
-        """Before the first step of a ``learn``."""
+        """Called before the first step of a ``learn``."""
         self.agent = agent
 
     def __call__(self, event: Event) -> bool | None:
-        """With every event; False stops the training, anything else goes on."""
+        """Called with every event; False stops the training, anything else continues it."""
         return None
 
     def advance(self, step: int) -> None:
-        """After every step and everything that was due after it."""
+        """Called after every step and everything that was due after it."""
 
 
 class StopOnReward(Callback):
@@ -61,7 +61,7 @@ class StopOnReward(Callback):
     def begin(self, agent: Agent) -> None:
         super().begin(agent)
         if self.episodes is None and agent.loop.evaluation_environment is None:
-            raise UserError("StopOnReward: there is no copy of the environment to evaluate on; give episodes=, e.g. 100")
+            raise UserError("StopOnReward: there is no copy of the environment to evaluate on; pass episodes=, e.g. 100")
         self._scores.clear()
 
     def __call__(self, event: Event) -> bool | None:
@@ -87,7 +87,7 @@ class KeepBest(Callback):
 
 
 class _Every(Callback):
-    """Does something every so many steps."""
+    """Acts every so many steps."""
 
     def __init__(self, folder: str | Path, every: int) -> None:
         if every < 1:
@@ -113,7 +113,7 @@ class _Every(Callback):
 
 
 class Checkpoint(_Every):
-    """Save the agent every so many steps as ``folder/NAME-STEP.ebu``; with ``memory``, so that it can learn on exactly."""
+    """Save the agent every so many steps as ``folder/NAME-STEP.ebu``; with ``memory``, it can continue exactly."""
 
     def __init__(self, folder: str | Path, every: int, name: str = "agent", memory: bool = False) -> None:
         super().__init__(folder, every)

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("ebu: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader has closed the pipe (`ebu list | head`): there is nothing left to write to
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise the interpreter complains on exit
         return FAILURE
     except MemoryError:
         if debug:
@@ -74,7 +74,7 @@ def _dispatch(arguments: list[str]) -> int:
 def _usage() -> str:
     lines = ["usage: ebu COMMAND [options]", "", "Sample-efficient value learning with Episodic Backward Update.", ""]
     lines += [f"  {name:<9} {summary}" for name, (summary, _) in COMMANDS.items()]
-    lines += ["", "`ebu COMMAND --help` explains one. Without options, `ebu train` learns the embedded MNIST maze."]
+    lines += ["", "`ebu COMMAND --help` explains a command. Without options, `ebu train` trains on the embedded MNIST maze."]
     lines += ["--plugin MODULE imports a module with methods of your own; --debug shows the traceback of an error."]
     return "\n".join(lines)
 
@@ -96,14 +96,14 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "verify": ("check a run folder, and that resuming is exact", _command("resume", "verify")),
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),
-    "report": ("one page about one or more runs", _command("reports", "report")),
-    "reproduce": ("an item of the paper: rows and a picture", _command("reports", "reproduce")),
-    "explain": ("a page that plays an episode backward", _command("reports", "explain")),
-    "theory": ("the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
+    "report": ("write a page about one or more runs", _command("reports", "report")),
+    "reproduce": ("reproduce an item of the paper: rows and a picture", _command("reports", "reproduce")),
+    "explain": ("write a page that plays an episode backward", _command("reports", "explain")),
+    "theory": ("compute the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
     "tune": ("search for better settings, as a preset file", _command("tune", "tune")),
-    "share": ("a trained run as a folder for others, with a model card", _command("share", "share_run")),
-    "presets": ("starting values, as files that can be changed and shared", _command("presets", "presets")),
-    "list": ("algorithms, environments, presets, items", _command("listing", "listing")),
+    "share": ("export a trained run as a folder with a model card", _command("share", "share_run")),
+    "presets": ("show presets, as files that can be edited and shared", _command("presets", "presets")),
+    "list": ("list algorithms, environments, presets and items", _command("listing", "listing")),
 }
 
 

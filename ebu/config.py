@@ -30,11 +30,11 @@ class ExplorationConfig:
     exploration_final_eps: float = 0.05
     """ε once annealing is over."""
     exploration_fraction: float = 0.2
-    """Share of the run over which ε is annealed."""
+    """Fraction of the run over which ε is annealed."""
     exploration_schedule: Schedule = "linear"
     """linear; quadratic (the paper's maze); delayed-linear (flat until learning starts, the paper's Atari)."""
     random_first_actions: int = 0
-    """Random actions at the start of every episode, in evaluation too; the released Atari code takes 4."""
+    """Random actions at the start of every episode, in evaluation too; the released Atari code uses 4."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,26 @@ class MemoryConfig:
     """The episode memory."""
 
     buffer_size: int = 100_000
-    """Steps kept; the oldest episode leaves when there are more."""
+    """Capacity in steps; when it is exceeded, the oldest episode is dropped."""
     stack: int = 1
-    """Latest frames that form a state, for images."""
+    """Number of latest frames that form a state, for images."""
     priority_alpha: float = 0.5
-    """Prioritised replay, and episodes by their errors: how strongly errors decide at first; falls to 0 over the run."""
+    """Initial priority exponent of prioritised replay and of episode_choice=errors; annealed to 0 over the run."""
     priority_beta: float = 0.0
     """Prioritised replay: exponent of the importance weights; 0 means none, as the authors chose."""
     priority_lr_scale: float = 0.25
-    """Prioritised replay: factor on the step size, as the authors chose."""
+    """Prioritised replay: factor on the learning rate, as the authors chose."""
     priority_sort_interval: int = 1_000_000
     """Prioritised replay: changes between full sorts of the heap."""
     episode_choice: Literal["uniform", "newest", "errors"] = "uniform"
-    """Whole episodes: each equally likely; those that have just ended first; or by mean error, as priority_alpha says."""
+    """How whole episodes are sampled: uniformly; those that have just ended first; or by mean error (see priority_alpha)."""
     compress: Literal["auto", "always", "never"] = "auto"
     """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
 
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """What values are learned towards."""
+    """The targets that values are trained towards."""
 
     gamma: float = 0.99
     """Discount."""
@@ -76,31 +76,31 @@ class TargetConfig:
     sync_interval: int = 62_500
     """Adaptive EBU: steps between copies of the best learner to all."""
     sync_score: Literal["sum", "mean"] = "sum"
-    """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    """Adaptive EBU: the best learner is chosen by the sum of its scores, as in the paper, or by their mean."""
     trace_lambdas: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8)
     """Ensemble Q(λ): λ of each of its learners, once the horizon has settled."""
     bootstrap: Literal["ensemble", "own"] = "ensemble"
     """Ensemble Q(λ): learners bootstrap from the maximum of their mean values, or each from its own."""
     acting: Literal["turns", "mean"] = "turns"
-    """Ensemble Q(λ): in training one learner acts in each episode, or all by their mean values."""
+    """Ensemble Q(λ): in training, one learner acts in each episode, or all act by their mean values."""
     horizon_updates: int = 10_000
-    """Ensemble Q(λ): updates over which λ and γ go from their first to their last values; 0 begins with the last."""
+    """Ensemble Q(λ): updates over which λ and γ move from their initial to their final values; 0: final from the start."""
     initial_lambda: float = 0.95
     """Ensemble Q(λ): λ of all learners at the first update."""
     initial_horizon: float = 1 / 3
-    """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
+    """Ensemble Q(λ): initial horizon 1/(1−γ) as a fraction of the final one; a third of that of γ = 0.99 is γ = 0.97."""
     gate: float = 0.0
-    """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
+    """Ensemble Q(λ): how strongly what followed a suboptimal action is down-weighted, in units of the error; 0: not at all."""
     return_bound: float = 0.0
     """Ensemble Q(λ): a target is at least the episode's return where learners differ by less than this many errors; 0: off."""
     double_q: bool = False
-    """The online network chooses the action inside the maximum, the target network values it."""
+    """Double Q-learning: the online network chooses the action inside the maximum, the target network evaluates it."""
     tightening_weight: float = 0.2
-    """Optimality Tightening: weight of a violated bound; 0.2 as the authors' code, 0.8 as their paper (λ = 4)."""
+    """Optimality Tightening: weight of a violated bound; 0.2 as in the authors' code, 0.8 as in their paper (λ = 4)."""
     tightening_neighbours: int = 4
-    """Optimality Tightening: states ahead and behind that give bounds."""
+    """Optimality Tightening: number of states ahead and behind that give bounds."""
     truncation_is_terminal: bool = False
-    """Treat an episode cut by its step limit as ended (value 0 beyond), as the paper does in its maze."""
+    """Treat an episode truncated by its step limit as terminated (value 0 beyond), as the paper does in its maze."""
 
 
 @dataclass(frozen=True)
@@ -120,25 +120,25 @@ class LearnerConfig:
     optimizer: Optimizer = "adam"
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float = 1e-3
-    """Step size of the optimiser."""
+    """Learning rate of the optimiser."""
     learning_rate_schedule: Literal["constant", "linear", "exponential"] = "constant"
-    """linear brings the step size to 0 at the end of the run, exponential to the share learning_rate_final."""
+    """linear: decays to 0 at the end of the run; exponential: decays to the fraction learning_rate_final."""
     learning_rate_final: float = 0.01
-    """Exponential schedule: the share of the step size that is left at the end of the run."""
+    """Exponential schedule: the fraction of the learning rate that is left at the end of the run."""
     optimizer_decay: float = 0.95
-    """RMSProp's averaging constant."""
+    """RMSProp's decay rate of the running averages."""
     optimizer_eps: float = 1e-8
     """The optimiser's ε."""
     max_grad_norm: float = 0.0
-    """Longest gradient of a learner; a longer one is shortened to this norm. 0 leaves all as they are."""
+    """Gradient clipping: largest norm of each learner's gradient; 0: no clipping."""
     loss: Loss = "huber-mean"
-    """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
+    """Huber loss, summed or averaged over the minibatch, or mean squared error."""
     target_update_interval: int = 500
     """Steps between updates of the target network."""
     tau: float = 1.0
-    """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
+    """How far the target network moves towards the online one at each of its updates; 1 is a hard copy."""
     reset_every: int = 0
-    """Updates between resets, at which the network's last layer starts anew (Nikishin et al., 2022); 0 never does."""
+    """Updates between resets, which reinitialise the network's last layer (Nikishin et al., 2022); 0: never."""
 
 
 @dataclass(frozen=True)
@@ -150,17 +150,17 @@ class NetworkConfig:
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the mlp."""
     features_dim: int = 0
-    """Units of the hidden layer after convolutions; 0 takes the network's own (512, minatar 128)."""
+    """Units of the hidden layer after convolutions; 0: the network's default (512; minatar 128)."""
     layer_norm: bool = False
     """Layer normalisation between each hidden layer and its ReLU (Ba et al., 2016)."""
     initialisation: Literal["torch", "he"] = "torch"
-    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
+    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as in the released Atari code."""
     dueling: bool = False
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
     value_head: Literal["scalar", "histogram"] = "scalar"
-    """One number for each action, or a histogram of 51 bins that is learned by classification (Farebrother et al., 2024)."""
+    """scalar: one number per action; histogram: 51 bins, trained by classification (Farebrother et al., 2024)."""
     prior_scale: float = 0.0
-    """A second network that keeps its random weights is added, times this (Osband et al., 2018); for ensembles. 0: none."""
+    """Ensembles: scale of the fixed random prior added to each learner's network (Osband et al., 2018); 0: none."""
 
 
 @dataclass(frozen=True)
@@ -182,39 +182,39 @@ class RunConfig:
     """The run as a whole."""
 
     seed: int = 0
-    """All randomness of the run follows from it."""
+    """Seed of all randomness in the run."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, …"""
     threads: int = 0
-    """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
+    """CPU threads of the network; 0 chooses automatically: one for small networks, all cores for images."""
     log_every: int = 1_000
     """Steps between rows of training metrics."""
     log_interval: int = 0
     """Episodes between rows of training metrics, in place of log_every; 0 counts steps."""
     checkpoint_every: int = 50_000
-    """Steps between checkpoints of the command line's runs …"""
+    """Steps between checkpoints in a run folder, unless checkpoint_minutes pass first."""
     checkpoint_minutes: float = 10.0
-    """… and minutes, whichever comes first."""
+    """Minutes between checkpoints in a run folder, unless checkpoint_every steps pass first."""
 
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """The world."""
+    """The environment."""
 
     env: str = "maze"
     """maze, or any Gymnasium id with discrete actions."""
     env_args: tuple[str, ...] = ()
-    """Settings of the environment, as key=value; a wrong key lists those that exist."""
+    """Arguments of the environment, as key=value; an unknown key is refused with a list of the valid ones."""
     env_wrappers: tuple[str, ...] = ()
     """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
     n_envs: int = 1
-    """Copies of the environment that are played at once; steps, updates and schedules count the steps of all."""
+    """Copies of the environment that run in parallel; steps, updates and schedules count the steps of all."""
     vectorization: Literal["sync", "async"] = "sync"
-    """sync: all copies in this process; async: each in a process of its own, for environments that take long."""
+    """sync: all copies in this process; async: each in a process of its own, for slow environments."""
     max_episode_steps: int = 27_000
-    """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
+    """Steps after which an episode is truncated, at most buffer_size."""
     reward_clip: float = 0.0
-    """Clip rewards to ± this for learning (scores stay raw); 0 leaves them."""
+    """Clip rewards to ± this for learning (scores stay raw); 0: no clipping."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Config:
     """All settings of one run."""
 
     algo: str = "ebu"
-    """Method, in any case; `ebu list` names them."""
+    """Method, in upper or lower case; `ebu list` names them."""
     preset: str = "quick"
     """Starting values of all settings: a preset of the environment, or a TOML file."""
     steps: int = 50_000
@@ -286,7 +286,7 @@ def from_json(text: str) -> Config:
 
 
 def is_extension(now: Config, then: Config) -> bool:
-    """Whether settings are those of before, or those with more steps: the plan of a finished run may be extended."""
+    """Whether the settings are unchanged but for more steps: the plan of a finished run may be extended."""
     return now.steps >= then.steps and now == override(then, steps=now.steps)
 
 
@@ -310,7 +310,7 @@ def environment_pairs(given: Any) -> tuple[str, ...]:
         try:
             return tuple(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in given.items())
         except TypeError as error:
-            raise UserError(f"env_args takes numbers, texts and truth values, got {_shown(given)}") from error
+            raise UserError(f"env_args takes numbers, strings and booleans, got {_shown(given)}") from error
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise UserError(f'env_args takes a dictionary or pairs such as ("slip=0.1",), got {_shown(given)}')
     return tuple(given)
@@ -319,7 +319,7 @@ def environment_pairs(given: Any) -> tuple[str, ...]:
 def merge_environment_arguments(base: tuple[str, ...], given: tuple[str, ...]) -> tuple[str, ...]:
     """``given`` on top of ``base``: a key that is given again replaces the old pair, the others stay."""
     if not all(isinstance(pair, str) for pair in given):
-        raise UserError(f"env_args must be texts of the form key=value, got {_shown(given)}")
+        raise UserError(f"env_args must be strings of the form key=value, got {_shown(given)}")
     keys = {pair.partition("=")[0] for pair in given}
     return (*(pair for pair in base if pair.partition("=")[0] not in keys), *given)
 
@@ -360,7 +360,7 @@ def check(config: Config) -> None:
             limit = f"(up to {MAX_LEARNERS:,})"
             raise UserError(f"{name} must be one or more numbers between 0 and 1 {limit}, got {_shown(shares)}")
     if not all(isinstance(pair, str) for pair in pairs):
-        raise UserError(f"env_args must be texts of the form key=value, got {_shown(pairs)}")
+        raise UserError(f"env_args must be strings of the form key=value, got {_shown(pairs)}")
     if not all(isinstance(text, str) for text in values["env_wrappers"]):
         raise UserError(f"env_wrappers must be names of wrappers, got {_shown(values['env_wrappers'])}")
     if values["buffer_size"] < values["batch_size"]:
@@ -376,7 +376,7 @@ def _names_a_factory(name: str) -> bool:
 
 
 def _is_number(value: Any, whole: bool = False) -> bool:
-    """Whether it is a number at all; a truth value is none."""
+    """Whether it is a number; a boolean is not."""
     return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
 
 

@@ -35,7 +35,7 @@ def _no_overrides(config: Config) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Method:
-    """One learning method: which spans are sampled and which rule makes their targets. What it does not state is DQN's."""
+    """One learning method: which spans are sampled and which rule makes their targets. Everything else is as in DQN."""
 
     name: str
     """As ``--algo`` takes it."""
@@ -76,7 +76,7 @@ def add_method(method: Method) -> None:
 
 
 def find_method(name: str) -> Method:
-    """The method of this name, in any case: ``EBU`` and ``N_Step`` are found, too."""
+    """The method of this name, in upper or lower case: ``EBU`` and ``N_Step`` are found, too."""
     spelt = {known.lower(): known for known in _METHODS}
     found = _METHODS.get(name) or _METHODS.get(spelt.get(name.lower().replace("_", "-"), ""))
     if found is None:

@@ -33,7 +33,7 @@ def test_a_run_stops_at_the_mean_of_its_latest_episodes():
 
 
 def test_without_a_copy_to_evaluate_on_a_run_says_so_instead_of_never_stopping():
-    with pytest.raises(ebu.UserError, match="give episodes=") as error:
+    with pytest.raises(ebu.UserError, match="pass episodes=") as error:
         ebu.EBU(Corridor(), **SMALL).learn(100, callback=StopOnReward(1.0))
     one_line(error)
 

@@ -191,7 +191,7 @@ def test_a_policy_with_another_number_of_learners_than_its_settings_say_is_refus
     saved = policy_of(agent.loop, agent.config)
     fewer = {name: tensor[:2] for name, tensor in saved.tensors.items()}
     save_policy(tmp_path / "fewer.ebu", dataclasses.replace(saved, tensors=fewer))
-    with pytest.raises(ebu.UserError, match="holds 2 networks, and its settings say 3"):
+    with pytest.raises(ebu.UserError, match="holds 2 networks, but its settings say 3"):
         ebu.load(tmp_path / "fewer.ebu")
 
 

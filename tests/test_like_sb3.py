@@ -78,7 +78,7 @@ def test_each_environment_of_a_batch_has_its_own_frames():
         actions, state = own.predict(streams[:, t], state, starts[:, t])
         together.append(actions)
     assert np.array(together).T.tolist() == alone
-    with pytest.raises(ebu.UserError, match="of 2 observations, the batch of 3"):
+    with pytest.raises(ebu.UserError, match="to 2 observations, the batch has 3"):
         own.predict(np.zeros((3, 6, 6, 1), np.uint8), state)
 
 

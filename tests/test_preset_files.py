@@ -163,4 +163,4 @@ def test_a_file_that_is_not_there_says_how_to_get_one(capsys):
         "there is no preset file nowhere.toml; `ebu presets show quick > nowhere.toml` writes one" in capsys.readouterr().err
     )
     assert ebu_("presets hide") == 2
-    assert "ebu presets takes nothing, or show PRESET, got hide" in capsys.readouterr().err
+    assert "ebu presets takes no arguments, or show PRESET, got hide" in capsys.readouterr().err

@@ -88,12 +88,12 @@ class Agent(Learning):
         best: bool = False,
         network: Factory | None = None,
     ) -> Agent:
-        """As ``ebu.load``, which has the documentation; a policy of another method than this class's is refused."""
+        """As ``ebu.load``, which documents the arguments; a policy of another method than this class's is refused."""
         from ebu.networks.policy_file import load_policy
         from ebu.storage.bundle import POLICY, is_bundle
         from ebu.training.whole_agent import load_whole, opened
 
-        if os.path.isdir(path):  # which takes names that no file can have, too
+        if os.path.isdir(path):  # accepts names that no file can have
             path = RunFolder.open(Path(path)).policy_file(best)
         elif best:
             raise UserError(f"best=True takes a run folder, got the file {path}")
@@ -107,7 +107,7 @@ class Agent(Learning):
     @classmethod
     def _load(cls, path: str | Path, saved: SavedPolicy, env: AnyEnvironment | None, device: str, trust_env: bool) -> Agent:
         if "method" in vars(cls) and saved.config.algo != cls.algo:
-            raise UserError(f"{path} holds a policy of {saved.config.algo}, not of {cls.algo}; ebu.load takes any")
+            raise UserError(f"{path} holds a policy of {saved.config.algo}, not of {cls.algo}; ebu.load loads any method")
         config = override(saved.config, device=device)
         if isinstance(env, str):
             config, env = override(config, env=env, env_args=(), env_wrappers=()), None
@@ -128,7 +128,7 @@ class Agent(Learning):
 
 
 def _signature() -> inspect.Signature:
-    """Of an agent class, every setting named: notebooks complete from this, editors from ``Settings``."""
+    """The signature of an agent class with every setting: notebooks complete from it, editors from ``Settings``."""
     parameters = list(inspect.signature(Agent.__init__).parameters.values())[1:-1]
     keyword = inspect.Parameter.KEYWORD_ONLY
     kinds = Settings.__annotations__.items()
@@ -140,7 +140,7 @@ Agent.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def register(method: Method) -> type[Agent]:
-    """Make a method known everywhere (API, command line, sweeps), and give its agent class."""
+    """Register a method everywhere (API, command line, sweeps) and return its agent class."""
     name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
     return type(name, (Agent,), {"method": method, "__doc__": method.title})
 

@@ -40,7 +40,7 @@ class Acting(BaseAgent):
         before = state if isinstance(state, tuple) else (state,) * len(batch) if state is None else (state,)
         starts = np.broadcast_to(np.asarray(False if episode_start is None else episode_start, bool), len(batch))
         if len(before) != len(batch):
-            raise UserError(f"the state is of {len(before)} observations, the batch of {len(batch)}")
+            raise UserError(f"the state belongs to {len(before)} observations, the batch has {len(batch)}")
         pairs = [self._predict_one(*one, deterministic) for one in zip(batch, before, starts)]
         actions = np.array([action for action, _ in pairs], np.int64)
         return actions, tuple(frames for _, frames in pairs) if self.interface.stack > 1 else None
@@ -52,21 +52,21 @@ class Acting(BaseAgent):
         frames = FrameStack(self.interface.stack) if state is None or starts else state
         stacked = frames.begin(frame) if state is None or starts else frames.push(frame)
         epsilon = 0.0 if deterministic else self.config.evaluation.eval_epsilon
-        action, _ = self.policy.act(stacked, epsilon, self._predict_rng)  # not the training's generator: looking is free
+        action, _ = self.policy.act(stacked, epsilon, self._predict_rng)  # its own: predicting does not affect training
         return action, frames
 
     def _encode(self, observation: Any) -> Array:
         try:
             return self._environment.encode(observation)
         except InvalidValue as error:
-            raise UserError(f"the agent was not trained on such an observation: {error}") from error
+            raise UserError(f"the observation does not match what the agent was trained on: {error}") from error
 
     def q_values(self, observations: list[Any]) -> Array:
         """Q(s, ·) for single observations, [B, A]; only where a state is one frame."""
         return np.stack([self.policy.values(self._encode(o)) for o in observations])
 
     def evaluate(self, env: AnyEnvironment | None, episodes: int, epsilon: float, seed: int) -> Evaluation:
-        """As ``ebu.evaluate``, which has the documentation."""
+        """As ``ebu.evaluate``, which documents the arguments."""
         from ebu.training.evaluate import evaluate
 
         if episodes < 1:

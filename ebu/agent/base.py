@@ -33,7 +33,7 @@ SYMBOLS = {"beta": "β", "betas": "β", "n_steps": "n", "trace_lambda": "λ", "t
 
 Factory = Callable[[], gymnasium.Env[Any, Any]]
 GivenEnv = gymnasium.Env[Any, Any] | Sequence[Factory]
-"""An environment as a user gives it who does not name it: an object, or a function for each of several."""
+"""An environment that a user passes instead of a name: an object, or a list with a function for each of several."""
 AnyEnvironment = str | GivenEnv
 """An environment, or the name of one."""
 
@@ -41,7 +41,7 @@ PREDICT_STREAM = 1  # apart from the streams of training, which spawn from the s
 
 
 class Ranks(Protocol):
-    """Several processes that divide the learners among them; ``ebu.distributed`` has the real one."""
+    """Several processes that divide the learners among them; ``ebu.distributed`` implements it."""
 
     size: int
 
@@ -78,7 +78,7 @@ class BaseAgent:
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
         if config.learner.reset_every:
-            output_layers(network)  # refuses one without
+            output_layers(network)  # refuses a network without a linear layer
         require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
@@ -98,12 +98,12 @@ class BaseAgent:
 
     @property
     def num_timesteps(self) -> int:
-        """Steps taken in the present plan: since the last ``learn`` with ``reset_num_timesteps``, as in Stable-Baselines3."""
+        """Steps taken in the current plan: since the last ``learn`` with ``reset_num_timesteps``, as in Stable-Baselines3."""
         return 0 if self._loop is None else self._loop.step - self._loop.plan_start
 
     @property
     def logger(self) -> Logger:
-        """``agent.logger.record("my/value", 3.0)`` adds a value of one's own to the next row of metrics, and its curve."""
+        """``agent.logger.record("my/value", 3.0)`` adds your own value to the next row of metrics, and its curve."""
         return self.loop.logger
 
     @property
@@ -143,7 +143,7 @@ class BaseAgent:
         )
 
     def _environments(self) -> Environments:
-        """The training's environments; several of them are made anew, each where it runs."""
+        """The environments to train in; several of them are created anew, each in the process that runs it."""
         from ebu.training.environments import SingleEnvironment
 
         config = self.config.environment
@@ -169,7 +169,7 @@ class BaseAgent:
             return None  # the user's own object; without a copy there is no evaluation during training
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-        """Another copy of the agent's environment, to evaluate, play or draw without disturbing the training's."""
+        """Another copy of the agent's environment, to evaluate, play or draw without disturbing the one it trains in."""
         if not self._own_env_given:
             return self._source.make(training=False, render_mode=render_mode)
         if self._factories and render_mode is None:
@@ -178,7 +178,7 @@ class BaseAgent:
             return gymnasium.make(copy_spec(self.env), disable_env_checker=True, render_mode=render_mode)
         except (ValueError, TypeError, gymnasium.error.Error) as error:
             reason = " ".join(str(error).split())
-            words = f"the environment was given as an object and cannot be made again ({reason}); pass env="
+            words = f"the environment was given as an object and cannot be recreated ({reason}); pass env="
             raise UserError(words) from error
 
     @property
@@ -190,7 +190,7 @@ class BaseAgent:
 
     @cached_property
     def _restored_policy(self) -> Policy:
-        """The policy of a loaded file, placed once and not at every prediction."""
+        """The policy of a loaded file, moved to the device once and not at every prediction."""
         assert self._restored is not None
         network = self._restored.place(self.device)
         return Policy(mean_of([network.state_values(k) for k in range(network.learners)]), self.interface.actions)
@@ -208,12 +208,12 @@ class BaseAgent:
         return self.env
 
     def set_env(self, env: AnyEnvironment, force_reset: bool = True) -> None:
-        """Learn on another environment of the same observations and actions from here on; the open episode is dropped.
+        """From now on, learn on another environment with the same observations and actions; the open episode is dropped.
 
         ``force_reset`` is Stable-Baselines3's: an episode cannot be continued in another environment, so it must be true.
         """
         if not force_reset:
-            raise UserError("an episode cannot go on in another environment; leave out force_reset=False")
+            raise UserError("an episode cannot continue in another environment; leave out force_reset=False")
         if isinstance(env, str):
             config = override(self.config, env=env, env_args=(), env_wrappers=())
             made = source_of(config).make(training=True)
@@ -245,7 +245,7 @@ class BaseAgent:
 
 
 def require_episodes(method: Method, config: Config) -> None:
-    """Refuse a choice of episodes for a method that does not make it."""
+    """Refuse ``episode_choice`` for a method that does not sample whole episodes."""
     choice = config.memory.episode_choice
     if choice != "uniform" and getattr(method.sampler(config), "choice", "uniform") != choice:
         words = f"{config.algo} does not choose among whole episodes"
@@ -258,7 +258,7 @@ def source_of(config: Config) -> EnvironmentSource:
 
 
 def described(config: Config, env: gymnasium.Env[Any, Any]) -> Config:
-    """The settings with an environment object written down, so that a saved policy finds the same one again."""
+    """The settings with a description of the environment object, so that a saved policy can recreate it."""
     if env.spec is None:
         return override(config, env=name_of(env), env_wrappers=())
     found = describe_object(env)
@@ -269,20 +269,20 @@ def example_of(env: GivenEnv) -> gymnasium.Env[Any, Any]:
     """The environment a user gave, or one of several."""
     if isinstance(env, list | tuple):
         if not env or not callable(env[0]):
-            raise UserError("a list of environments is a list of functions that make one each, such as [make, make]")
+            raise UserError("a list for env must contain functions that each create an environment, such as [make, make]")
         return env[0]()
     if not isinstance(env, gymnasium.Env):
         name = f"{type(env).__module__}.{type(env).__name__}"
-        words = "env is an id, a gymnasium.Env, or a list of functions that make one each"
+        words = "env must be an id, a gymnasium.Env, or a list of functions that each create one"
         raise UserError(f"{words}, got {name}; n_envs=2 plays two copies at once (docs/many-environments.md)")
     return env
 
 
 def factories_of(env: Any, n_envs: int) -> list[Factory]:
-    """The functions that make the environments where a user gave such; refuses what cannot be made ``n_envs`` times."""
+    """The functions that create the environments, if a user gave any; refuses what cannot be created ``n_envs`` times."""
     if isinstance(env, list | tuple):
         if len(env) != n_envs or not all(callable(make) for make in env):
-            raise UserError(f"n_envs={n_envs} needs a list of {n_envs} functions that make one each, got {len(env)} items")
+            raise UserError(f"n_envs={n_envs} needs a list of {n_envs} functions that each create one, got {len(env)} items")
         return list(env)
     if env is not None and n_envs > 1:
         raise UserError(f"an environment object cannot be played {n_envs} times at once; give its id, or a list of functions")
@@ -290,7 +290,7 @@ def factories_of(env: Any, n_envs: int) -> list[Factory]:
 
 
 def choose_device(name: str) -> torch.device:
-    """auto takes a GPU where there is one; a device that is not there is refused in one line."""
+    """``auto`` takes a GPU if there is one; an unavailable device is refused in one line."""
     import torch
 
     if name == "auto":

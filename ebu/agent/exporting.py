@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Exporting(BaseAgent):
-    """The part of an agent that gives its network away."""
+    """The part of an agent that exports its network."""
 
     def module(self) -> PlainNetwork:
         """The current network as an ``nn.Module`` of its own: raw observations in, Q(s, ·) out.
 
-        Of K learners it is the leader's; of an ensemble, the mean of all.
+        With K learners it is the leader's network; for an ensemble, the mean of all.
 
         Its inputs are tensors [B, *shape] as the environment returns observations, [B, stack, *shape] where states are
         stacks of frames (oldest first), and one for each part of a dictionary or tuple, in the order of ``module.names``.
@@ -38,7 +38,7 @@ class Exporting(BaseAgent):
     def export(self, path: str | Path) -> None:
         """Write ``module()`` as an ONNX file (extra ``onnx``) and compare what ONNX Runtime computes from it with the agent.
 
-        Inputs have the names of the module's, ``observation`` where there is one, and a free batch size; the output is
+        Inputs are named as in the module, ``observation`` if there is only one, with a dynamic batch size; the output is
         ``values``.
         """
         from ebu.networks.plain import export_onnx

@@ -30,13 +30,13 @@ def silent(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """For what a training without a run folder has to say."""
+    """For messages of training without a run folder."""
     warnings.warn(text, stacklevel=2)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run was taken."""
+    """How far a run got."""
 
     finished: bool
     interrupted: bool  # by a signal
@@ -61,16 +61,16 @@ class Learning(Acting, Saving, Remembering, Exporting):
     ) -> Self:
         """Train for this many agent steps; called again, it continues with network, memory and counters as they are.
 
-        Arguments and meaning are those of Stable-Baselines3, besides ``run``.
+        The arguments mean the same as in Stable-Baselines3, which does not have ``run`` and ``gradient_steps``.
 
         Args:
-          total_timesteps: schedules (ε, the step size) are planned over the steps now asked for, so that a loop of short
-            calls learns as one long call does.
+          total_timesteps: schedules (ε, the learning rate) are planned over the steps of this call, so that a loop of short
+            calls learns like one long call.
           callback: called with every event (docs/callbacks.md); one that returns False stops the training.
           log_interval: episodes between rows of training metrics; by default a row every ``log_every`` steps.
           tb_log_name: where the agent has a ``tensorboard_log``, the curves of this call are in the folder
             ``tensorboard_log/tb_log_name_1``, ``…_2`` and so on.
-          reset_num_timesteps: False plans over the sum of these steps and those of the calls before.
+          reset_num_timesteps: False plans over the sum of these steps and those of earlier calls.
           progress_bar: on standard error.
           run: keep a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
             ``ebu.resume(run)`` continues it exactly from its last checkpoint.
@@ -123,13 +123,13 @@ class Learning(Acting, Saving, Remembering, Exporting):
                 listener.begin(self)
 
     def _learn_offline(self, updates: int, listeners: list[Listener]) -> None:
-        """So many updates from the stored episodes alone."""
+        """Make this many updates from the stored episodes alone."""
         from ebu.training.offline import learn_offline
         from ebu.training.signals import stop_on_first_interrupt
 
         loop = self.loop
         if not loop.memory.episodes:
-            raise UserError("the memory is empty: agent.remember(episodes) first, or learn from steps of the environment")
+            raise UserError("the memory is empty: call agent.remember(episodes) first, or train for some environment steps")
         self._begin(listeners)
         asked: list[bool] = []
         loop.should_stop = lambda: bool(asked)
@@ -142,7 +142,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
             raise KeyboardInterrupt
 
     def _log_every_episodes(self, episodes: int) -> None:
-        """From now on, a row of training metrics after so many episodes."""
+        """From now on, write a row of training metrics after this many episodes."""
         self.config = override(self.config, log_interval=episodes)
         check(self.config)
         if self._loop is not None:
@@ -218,7 +218,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
 
     @contextmanager
     def threads(self) -> Iterator[None]:
-        """The number of CPU threads that suits the network, put back afterwards. Small ones are slower with more than one."""
+        """Use as many CPU threads as suit the network, and restore the number afterwards. Small ones are slower with more."""
         import torch
 
         before = torch.get_num_threads()

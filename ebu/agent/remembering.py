@@ -14,13 +14,13 @@ class Remembering(BaseAgent):
     """The part of an agent that takes recorded episodes."""
 
     def remember(self, episodes: Episode | Iterable[Any] | str) -> Self:
-        """Put recorded episodes into the memory, before or between trainings; what is wrong with one refuses all.
+        """Add recorded episodes to the memory, before or between calls of ``learn``; if one is invalid, none is added.
 
         Args:
           episodes: an ``Episode``, transitions ``(observation, action, reward, terminated, truncated[, next_observation])``
             in order, a Minari data set or its id (extra ``minari``), or a list of these.
 
-        They are replayed like the agent's own episodes and, as these, leave the memory when it is full, oldest first.
+        They are replayed like the agent's own episodes and, like these, are dropped when the memory is full, oldest first.
         ``learn(0, gradient_steps=n)`` learns from them alone.
         """
         from ebu.training.recorded import EpisodeReader
@@ -30,7 +30,7 @@ class Remembering(BaseAgent):
         read = reader.read(episodes)
         steps, room = sum(map(len, read)), self.config.memory.buffer_size
         if steps > room:
-            raise UserError(f"the episodes have {steps:,} steps and the memory keeps {room:,}; make buffer_size larger")
+            raise UserError(f"the episodes have {steps:,} steps, but the memory keeps {room:,}; increase buffer_size")
         for episode in read:
             self.loop.memory.add(episode)
         return self

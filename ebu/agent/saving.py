@@ -19,8 +19,8 @@ class Saving(BaseAgent):
     def save(self, path: str | Path, memory: bool = False) -> None:
         """Write the policy, weights and settings, to one file without pickle.
 
-        With ``memory``, everything that a training needs to go on exactly: memory, optimiser, schedules, random generators,
-        the open episode. ``ebu.load(path).learn(n)`` then gives the same as if this agent had learned on.
+        With ``memory``, everything that is needed to continue exactly: memory, optimiser, schedules, random generators,
+        the open episode. ``ebu.load(path).learn(n)`` then gives the same result as if this agent had continued.
         """
         if memory:
             from ebu.training.whole_agent import save_whole
@@ -35,12 +35,12 @@ class Saving(BaseAgent):
         save_policy(Path(path), saved)
 
     def restore(self, saved: SavedPolicy) -> None:
-        """Act with, and learn on from, the weights of a policy file."""
+        """Use the weights of a policy file, to act and to continue learning."""
         try:
             Interface(saved.observation, saved.actions, saved.stack).require_same(self.interface)
         except UserError as error:
             raise UserError(f"the policy was trained on other observations or actions: {error}") from error
         expected = self.learners if self.method.ensemble else 1
         if saved.learners != expected:
-            raise UserError(f"the policy holds {saved.learners} networks, and its settings say {expected}")
+            raise UserError(f"invalid policy: it holds {saved.learners} networks, but its settings say {expected}")
         self._restored = saved

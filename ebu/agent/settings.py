@@ -19,25 +19,25 @@ class Settings(TypedDict, total=False):
     exploration_final_eps: float
     """ε once annealing is over."""
     exploration_fraction: float
-    """Share of the run over which ε is annealed."""
+    """Fraction of the run over which ε is annealed."""
     exploration_schedule: Schedule
     """linear; quadratic (the paper's maze); delayed-linear (flat until learning starts, the paper's Atari)."""
     random_first_actions: int
-    """Random actions at the start of every episode, in evaluation too; the released Atari code takes 4."""
+    """Random actions at the start of every episode, in evaluation too; the released Atari code uses 4."""
     buffer_size: int
-    """Steps kept; the oldest episode leaves when there are more."""
+    """Capacity in steps; when it is exceeded, the oldest episode is dropped."""
     stack: int
-    """Latest frames that form a state, for images."""
+    """Number of latest frames that form a state, for images."""
     priority_alpha: float
-    """Prioritised replay, and episodes by their errors: how strongly errors decide at first; falls to 0 over the run."""
+    """Initial priority exponent of prioritised replay and of episode_choice=errors; annealed to 0 over the run."""
     priority_beta: float
     """Prioritised replay: exponent of the importance weights; 0 means none, as the authors chose."""
     priority_lr_scale: float
-    """Prioritised replay: factor on the step size, as the authors chose."""
+    """Prioritised replay: factor on the learning rate, as the authors chose."""
     priority_sort_interval: int
     """Prioritised replay: changes between full sorts of the heap."""
     episode_choice: Literal["uniform", "newest", "errors"]
-    """Whole episodes: each equally likely; those that have just ended first; or by mean error, as priority_alpha says."""
+    """How whole episodes are sampled: uniformly; those that have just ended first; or by mean error (see priority_alpha)."""
     compress: Literal["auto", "always", "never"]
     """Lossless compression of stored frames; auto compresses images of 1 KiB and more."""
     gamma: float
@@ -53,31 +53,31 @@ class Settings(TypedDict, total=False):
     sync_interval: int
     """Adaptive EBU: steps between copies of the best learner to all."""
     sync_score: Literal["sum", "mean"]
-    """Adaptive EBU: the best learner by the sum of its scores, as the paper, or by their mean."""
+    """Adaptive EBU: the best learner is chosen by the sum of its scores, as in the paper, or by their mean."""
     trace_lambdas: Sequence[float]
     """Ensemble Q(λ): λ of each of its learners, once the horizon has settled."""
     bootstrap: Literal["ensemble", "own"]
     """Ensemble Q(λ): learners bootstrap from the maximum of their mean values, or each from its own."""
     acting: Literal["turns", "mean"]
-    """Ensemble Q(λ): in training one learner acts in each episode, or all by their mean values."""
+    """Ensemble Q(λ): in training, one learner acts in each episode, or all act by their mean values."""
     horizon_updates: int
-    """Ensemble Q(λ): updates over which λ and γ go from their first to their last values; 0 begins with the last."""
+    """Ensemble Q(λ): updates over which λ and γ move from their initial to their final values; 0: final from the start."""
     initial_lambda: float
     """Ensemble Q(λ): λ of all learners at the first update."""
     initial_horizon: float
-    """Ensemble Q(λ): the horizon 1/(1−γ) at the first update, as a share of gamma's: a third of 0.99's is 0.97's."""
+    """Ensemble Q(λ): initial horizon 1/(1−γ) as a fraction of the final one; a third of that of γ = 0.99 is γ = 0.97."""
     gate: float
-    """Ensemble Q(λ): how much less counts what followed an action worse than the best, in units of the error; 0: nothing."""
+    """Ensemble Q(λ): how strongly what followed a suboptimal action is down-weighted, in units of the error; 0: not at all."""
     return_bound: float
     """Ensemble Q(λ): a target is at least the episode's return where learners differ by less than this many errors; 0: off."""
     double_q: bool
-    """The online network chooses the action inside the maximum, the target network values it."""
+    """Double Q-learning: the online network chooses the action inside the maximum, the target network evaluates it."""
     tightening_weight: float
-    """Optimality Tightening: weight of a violated bound; 0.2 as the authors' code, 0.8 as their paper (λ = 4)."""
+    """Optimality Tightening: weight of a violated bound; 0.2 as in the authors' code, 0.8 as in their paper (λ = 4)."""
     tightening_neighbours: int
-    """Optimality Tightening: states ahead and behind that give bounds."""
+    """Optimality Tightening: number of states ahead and behind that give bounds."""
     truncation_is_terminal: bool
-    """Treat an episode cut by its step limit as ended (value 0 beyond), as the paper does in its maze."""
+    """Treat an episode truncated by its step limit as terminated (value 0 beyond), as the paper does in its maze."""
     learning_starts: int
     """Steps before the first update."""
     train_freq: int
@@ -91,41 +91,41 @@ class Settings(TypedDict, total=False):
     optimizer: Optimizer
     """deepmind-rmsprop is the centred form with ε inside the root, as in the Nature DQN code."""
     learning_rate: float
-    """Step size of the optimiser."""
+    """Learning rate of the optimiser."""
     learning_rate_schedule: Literal["constant", "linear", "exponential"]
-    """linear brings the step size to 0 at the end of the run, exponential to the share learning_rate_final."""
+    """linear: decays to 0 at the end of the run; exponential: decays to the fraction learning_rate_final."""
     learning_rate_final: float
-    """Exponential schedule: the share of the step size that is left at the end of the run."""
+    """Exponential schedule: the fraction of the learning rate that is left at the end of the run."""
     optimizer_decay: float
-    """RMSProp's averaging constant."""
+    """RMSProp's decay rate of the running averages."""
     optimizer_eps: float
     """The optimiser's ε."""
     max_grad_norm: float
-    """Longest gradient of a learner; a longer one is shortened to this norm. 0 leaves all as they are."""
+    """Gradient clipping: largest norm of each learner's gradient; 0: no clipping."""
     loss: Loss
-    """Error of a value: Huber's, summed or averaged over the minibatch, or the mean of squares."""
+    """Huber loss, summed or averaged over the minibatch, or mean squared error."""
     target_update_interval: int
     """Steps between updates of the target network."""
     tau: float
-    """How far the target network moves to the online one at each of its updates; 1 is a hard copy."""
+    """How far the target network moves towards the online one at each of its updates; 1 is a hard copy."""
     reset_every: int
-    """Updates between resets, at which the network's last layer starts anew (Nikishin et al., 2022); 0 never does."""
+    """Updates between resets, which reinitialise the network's last layer (Nikishin et al., 2022); 0: never."""
     network: str | Callable[..., Any]
     """auto chooses from the observation space; mlp, maze, minatar, nature; or your own as module:factory."""
     hidden_sizes: Sequence[int]
     """Hidden layers of the mlp."""
     features_dim: int
-    """Units of the hidden layer after convolutions; 0 takes the network's own (512, minatar 128)."""
+    """Units of the hidden layer after convolutions; 0: the network's default (512; minatar 128)."""
     layer_norm: bool
     """Layer normalisation between each hidden layer and its ReLU (Ba et al., 2016)."""
     initialisation: Literal["torch", "he"]
-    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as the released Atari code."""
+    """torch: U(±1/√fan_in) everywhere; he: U(±√(6/fan_in)) and biases 0.1, as in the released Atari code."""
     dueling: bool
     """Two streams, state value and advantages, in place of the last layers (Wang et al., 2016)."""
     value_head: Literal["scalar", "histogram"]
-    """One number for each action, or a histogram of 51 bins that is learned by classification (Farebrother et al., 2024)."""
+    """scalar: one number per action; histogram: 51 bins, trained by classification (Farebrother et al., 2024)."""
     prior_scale: float
-    """A second network that keeps its random weights is added, times this (Osband et al., 2018); for ensembles. 0: none."""
+    """Ensembles: scale of the fixed random prior added to each learner's network (Osband et al., 2018); 0: none."""
     eval_every: int
     """Steps between evaluations; 0 evaluates at the end only."""
     eval_episodes: int
@@ -135,30 +135,30 @@ class Settings(TypedDict, total=False):
     eval_aggregate: Literal["last", "best"]
     """A run's score: its last evaluation, or the best so far, as the paper reports on Atari."""
     seed: int
-    """All randomness of the run follows from it."""
+    """Seed of all randomness in the run."""
     device: str
     """auto, cpu, cuda, cuda:1, …"""
     threads: int
-    """CPU threads of the network; 0 chooses: one for small networks, all cores for images."""
+    """CPU threads of the network; 0 chooses automatically: one for small networks, all cores for images."""
     log_every: int
     """Steps between rows of training metrics."""
     log_interval: int
     """Episodes between rows of training metrics, in place of log_every; 0 counts steps."""
     checkpoint_every: int
-    """Steps between checkpoints of the command line's runs …"""
+    """Steps between checkpoints in a run folder, unless checkpoint_minutes pass first."""
     checkpoint_minutes: float
-    """… and minutes, whichever comes first."""
+    """Minutes between checkpoints in a run folder, unless checkpoint_every steps pass first."""
     env_args: Mapping[str, Any] | Sequence[str]
-    """Settings of the environment, as key=value; a wrong key lists those that exist."""
+    """Arguments of the environment, as key=value; an unknown key is refused with a list of the valid ones."""
     env_wrappers: Sequence[str]
     """Wrappers of gymnasium.wrappers around it, innermost first, such as 'ClipReward {"max_reward": 1}'."""
     n_envs: int
-    """Copies of the environment that are played at once; steps, updates and schedules count the steps of all."""
+    """Copies of the environment that run in parallel; steps, updates and schedules count the steps of all."""
     vectorization: Literal["sync", "async"]
-    """sync: all copies in this process; async: each in a process of its own, for environments that take long."""
+    """sync: all copies in this process; async: each in a process of its own, for slow environments."""
     max_episode_steps: int
-    """An episode that lasts longer is cut here as truncated; never later than after buffer_size steps."""
+    """Steps after which an episode is truncated, at most buffer_size."""
     reward_clip: float
-    """Clip rewards to ± this for learning (scores stay raw); 0 leaves them."""
+    """Clip rewards to ± this for learning (scores stay raw); 0: no clipping."""
     steps: int
     """Agent steps to train."""

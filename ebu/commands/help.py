@@ -75,7 +75,7 @@ def _default(value: Any) -> str:
 
 
 def field_docs(cls: type[Any]) -> dict[str, str]:
-    """The docstrings under a dataclass's fields, which Python itself forgets."""
+    """The docstrings under a dataclass's fields, which Python does not keep."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(tree, ast.ClassDef)
     docs = {}

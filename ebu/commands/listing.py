@@ -15,7 +15,7 @@ from ebu.registry import methods
 
 def listing(arguments: list[str]) -> int:
     if arguments in (["--help"], ["-h"]):
-        print("usage: ebu list\n\nNames the algorithms, environments, items of the paper and presets.")
+        print("usage: ebu list\n\nLists the algorithms, environments, items of the paper and presets.")
         return 0
     if arguments:
         raise UserError(f"ebu list takes no arguments, got {' '.join(arguments)}")
@@ -25,7 +25,7 @@ def listing(arguments: list[str]) -> int:
         "Algorithms  (--algo)": {name: method.title for name, method in methods().items()},
         "Environments  (--env; any Gymnasium id with discrete actions)": examples,
         "Items of the paper  (ebu reproduce)": item_summaries(),
-        "Presets  (--preset), and what each makes of dqn": {
+        "Presets  (--preset), with what each means for dqn": {
             f"{kind.name}: {preset}": in_words(override(Config(), **settings))
             for kind in families()
             for preset, settings in kind.presets.items()

@@ -25,7 +25,7 @@ Without arguments: the presets of each family of environments.
 
   ebu presets show quick --env CartPole-v1              # one of them, as the text of a preset file
   ebu presets show quick --env CartPole-v1 > my.toml    # to change it, and then: ebu train --preset my.toml
-  ebu presets show my.toml                              # a file, with all that it leads to
+  ebu presets show my.toml                              # a preset file, with all that it sets
   ebu presets show runs/ebu-CartPole-v1-0               # the settings of a run, to use them again
 """
 
@@ -39,7 +39,7 @@ class ShowArguments:
     env: str = "maze"
     """The environment whose preset it is."""
     algo: str = "ebu"
-    """The method, which may start from values of its own."""
+    """The method, which may have starting values of its own."""
     all: bool = False
     """Every setting, not only those that differ from the defaults."""
 
@@ -51,7 +51,7 @@ def presets(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if arguments[0] != "show":
-        raise UserError(f"ebu presets takes nothing, or show PRESET, got {' '.join(arguments)}")
+        raise UserError(f"ebu presets takes no arguments, or show PRESET, got {' '.join(arguments)}")
     args = parse(ShowArguments, arguments[1:], "ebu presets show")
     config, comment = _resolve(args, arguments)
     check(config)
@@ -86,7 +86,7 @@ def _resolve(args: ShowArguments, arguments: list[str]) -> tuple[Config, str]:
 
 
 def _chosen(config: Config, everything: bool) -> dict[str, object]:
-    """What to show: all that the preset or somebody has set; settings of the run as a whole only when all are asked for."""
+    """What to show: all that the preset or the user has set; settings of the run as a whole only with ``everything``."""
     usual, values, stages = flat(Config()), flat(config), field_names()
     own = differences(config)
     head = {name: values[name] for name in ("preset", "algo", "env")}

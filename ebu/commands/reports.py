@@ -29,14 +29,14 @@ class ReportArguments:
     title: str = "Report"
     """The page's heading."""
     watch: bool = False
-    """Write the page again while runs go on, until all are finished or Ctrl-C; an open page loads itself again."""
+    """Rewrite the page while runs are in progress, until all are finished or Ctrl-C; an open page reloads itself."""
     every: float = 15.0
-    """With --watch: seconds between two looks at the runs."""
+    """With --watch: seconds between updates of the page."""
 
 
 @dataclass(frozen=True)
 class ExplainArguments:
-    """A page that plays one episode backward, with the real rules' numbers."""
+    """A page that plays one episode backward, with numbers computed by the package's target rules."""
 
     out: Path = Path("explain.html")
 
@@ -49,20 +49,20 @@ class ReproduceArguments:
     budget: Literal["quick", "laptop", "full"] = "quick"
     """Minutes, a night on two cores, or the paper's own numbers of games, seeds and steps."""
     out: Path | None = None
-    """Folder to write; by default results/ITEM. Trials are in its folder trials; the same command again resumes them."""
+    """Folder to write; by default results/ITEM. Trials are in its subfolder trials; the same command again resumes them."""
     seed: int = 0
     partial: bool = False
-    """Train nothing: make the item from the trials that are finished so far, here or in a folder beside; they may run on."""
+    """Train nothing: make the item from the trials finished so far, here or in a sibling folder; others may still run."""
     engine: Literal["local", "ray"] = "local"
     """Where trials run: processes on this machine, or a Ray cluster."""
     workers: int = 0
-    """Trials at once; 0 means one for each core, on a cluster as many as it has room for."""
+    """Trials in parallel; 0: one for each core, on a cluster as many as it has room for."""
     address: str = ""
-    """Of a Ray cluster ("auto", "host:6379", "ray://host:10001"); without it, --engine ray starts one here."""
+    """Address of a Ray cluster ("auto", "host:6379", "ray://host:10001"); without it, --engine ray starts one here."""
     cpus_per_trial: float = 1.0
-    """Processors a trial is given on a Ray cluster."""
+    """CPUs for each trial on a Ray cluster."""
     gpus_per_trial: float = 0.0
-    """Graphics processors a trial is given on a Ray cluster; may be a share of one."""
+    """GPUs for each trial on a Ray cluster; may be a fraction."""
     store: str = ""
     """Object store that keeps a copy of all results (s3://bucket/path, gs://…, file:///…)."""
 
@@ -83,7 +83,7 @@ def report(arguments: list[str]) -> int:
 
 
 def watch(write: Callable[[int], Path], runs: Sequence[Path], every: float) -> None:
-    """Write a page that loads itself again, as long as a run goes on or until Ctrl-C; the caller writes the last one."""
+    """Write a page that reloads itself while a run is in progress, or until Ctrl-C; the caller writes the last one."""
     from ebu.report.rows import find_runs
     from ebu.storage.finished import is_finished
 
@@ -91,7 +91,7 @@ def watch(write: Callable[[int], Path], runs: Sequence[Path], every: float) -> N
         while going := [path for path in find_runs(runs) if not is_finished(path)]:
             path = write(math.ceil(every))
             many = f"{len(going)} run{'s' * (len(going) > 1)}"
-            print(f"{time.strftime('%H:%M:%S')} wrote {path}: {many} not finished (Ctrl-C ends)", flush=True)
+            print(f"{time.strftime('%H:%M:%S')} wrote {path}: {many} not finished (Ctrl-C to stop)", flush=True)
             time.sleep(every)
 
 
@@ -157,7 +157,7 @@ def _analyse_finished(item: Item, args: ReproduceArguments, trials: list[Any], o
     if trials and not there:
         raise UserError(
             f"none of the {len(trials)} trials of {item.name} is finished in {out / 'trials'} or beside it; "
-            "the same command without --partial trains them"
+            "run the command without --partial to train them"
         )
     print(f"{item.name}, budget {args.budget}: {len(there)} of {len(trials)} trials are finished", flush=True)
     return list(item.analyse(args.budget, there, [folders[one.id] for one in there], out))
@@ -178,7 +178,7 @@ def _plan(trials: list[Any], out: Path, args: ReproduceArguments) -> str:
         return words
     seconds = sum(job.left() for job in missing)
     if args.address and not args.workers:
-        return f"{words}; the others take about {duration(seconds)} of one core"
+        return f"{words}; the others take about {duration(seconds)} on one core"
     workers = min(args.workers or cores(), len(missing))
     longest = max(job.left() for job in missing)
     return f"{words}; the others take about {duration(max(seconds / workers, longest))}, {workers} at a time"

@@ -31,15 +31,15 @@ class ResumeArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     steps: int | None = None
-    """For a finished run: train on until this many steps in all, ε and learning rate as planned for so many."""
+    """Extend a finished run to this many steps in total, with ε and learning rate planned for that length."""
     tensorboard: bool = True
-    """Write TensorBoard events into the run folder, where it has some: a run begun without them goes on without."""
+    """Write TensorBoard events into the run folder; a run that was started without them continues without."""
     quiet: bool = False
     """Print no progress while training."""
     trust_env: bool = False
     """Import the module of an environment or network that the folder names as module:id."""
     drop_damaged: bool = False
-    """Where every checkpoint refers to damaged episodes: continue without those, no longer exactly."""
+    """If every checkpoint refers to damaged episodes: continue without them, no longer exactly."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class VerifyArguments:
     prove: bool = False
     """Also train briefly twice with these settings, once interrupted, and compare weights and metrics byte for byte."""
     steps: int = 600
-    """Steps of the proof."""
+    """Steps of the runs of --prove."""
     trust_env: bool = False
-    """For the proof: import the module of an environment or network that the folder names as module:id."""
+    """For --prove: import the module of an environment or network that the folder names as module:id."""
 
 
 def resume(arguments: list[str]) -> int:

@@ -13,20 +13,20 @@ from ebu.commands.parsing import parse
 
 @dataclass(frozen=True)
 class ShareArguments:
-    """Write policy, settings, scores, curve, film and a model card into one folder."""
+    """Write policy, settings, scores, curve, video and a model card into one folder."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder, or a policy file."""
     out: Path = Path("shared")
     """Folder to write; it must be new or empty."""
     best: bool = False
-    """Of a run folder: the policy of the best evaluation instead of the last one."""
+    """For a run folder: the policy of the best evaluation instead of the last one."""
     episodes: int = 30
-    """Episodes of the score on the card."""
+    """Evaluation episodes for the score on the card."""
     film: bool = True
-    """Record an episode, where the environment can be drawn."""
+    """Record an episode, if the environment can be rendered."""
     seed: int = 0
-    """Of the episodes that are scored and shown."""
+    """Seed of the episodes that are scored and shown."""
     trust_env: bool = False
     """Import the module of an environment that the file names as module:id."""
 

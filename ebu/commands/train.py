@@ -52,7 +52,7 @@ class TrainArguments:
     """What ``ebu train`` takes besides the settings of the run."""
 
     run: Path | None = None
-    """Folder to write; by default runs/ALGO-ENV-SEED, numbered when taken."""
+    """Folder to write; by default runs/ALGO-ENV-SEED, numbered if it exists."""
     tensorboard: bool = True
     """Write TensorBoard events into the run folder."""
     quiet: bool = False
@@ -183,7 +183,7 @@ def train_and_report(
 
 
 def _tell_memory(agent: Agent, console: Console) -> None:
-    """What the replay memory will take, before it takes it."""
+    """Print how much RAM the replay memory will need, before it is filled."""
     from ebu.training.footprint import available_bytes, expect
 
     config, spec = agent.config, agent.interface.spec

@@ -19,8 +19,8 @@ Search for better settings with Optuna (pip install 'episodic-backward-update[tu
   ebu tune CartPole-v1 --trials 30 --steps 10k
   ebu train --preset tuning/ebu-CartPole-v1/best.toml
 
-The same command again continues the study. Settings given here, and those of the preset, are where the search starts; what is
-varied is in the method's own file.
+The same command again continues the study. The search starts from the preset and the settings given here; what is varied is
+defined in the method's own file.
 """
 COMMON = (
     *("env", "algo", "preset", "steps", "seed", "eval_every", "trials", "confirm", "pruner", "out", "storage", "study"),
@@ -33,13 +33,13 @@ class TuneArguments:
     """What ``ebu tune`` takes besides the settings to start from."""
 
     trials: int = 30
-    """Trials of the study, those of earlier calls and other machines included."""
+    """Trials of the study, including those of earlier calls and other machines."""
     confirm: int = 3
-    """Seeds, none of them tuned on, for a comparison of the best settings with those one started from; 0 for none."""
+    """Number of seeds, none used in tuning, to compare the best settings with the starting ones; 0: no comparison."""
     pruner: Literal["median", "hyperband", "none"] = "median"
-    """Which trials end early, judged by their evaluations."""
+    """How trials are pruned, judged by their evaluations."""
     out: Path | None = None
-    """Folder to write; by default tuning/ALGO-ENV. Trials are in its folder trials."""
+    """Folder to write; by default tuning/ALGO-ENV. Trials are in its subfolder trials."""
     storage: str = ""
     """Where Optuna keeps the study (sqlite:///FILE, postgresql://…); by default study.db in the folder."""
     study: str = ""
@@ -47,13 +47,13 @@ class TuneArguments:
     engine: Literal["local", "ray"] = "local"
     """Where trials run: processes on this machine, or a Ray cluster."""
     workers: int = 0
-    """Trials at once; 0 means one for each core."""
+    """Trials in parallel; 0: one for each core."""
     address: str = ""
-    """Of a Ray cluster; without it, --engine ray starts one here."""
+    """Address of a Ray cluster; without it, --engine ray starts one here."""
     cpus_per_trial: float = 1.0
-    """Processors a trial is given on a Ray cluster."""
+    """CPUs for each trial on a Ray cluster."""
     gpus_per_trial: float = 0.0
-    """Graphics processors a trial is given on a Ray cluster; may be a share of one."""
+    """GPUs for each trial on a Ray cluster; may be a fraction."""
     settings: Config = field(default_factory=Config)
 
 
@@ -91,16 +91,16 @@ def _tune(args: TuneArguments, config: Config, command: str) -> int:
     plan = Plan(config, args.pruner)
     study = open_study(plan, storage, args.study or stem)
     work = Work(plan, study, storage, out, engine, together=2 * (args.workers or cores()))
-    print(f"{config.algo} on {config.environment.env}: {len(over_trials(study))} of {args.trials} trials are over", flush=True)
+    print(f"{config.algo} on {config.environment.env}: {len(over_trials(study))} of {args.trials} trials ended", flush=True)
     work.run(args.trials)
     confirmed = work.confirm(args.confirm)
     page = write_page(work, confirmed, command)
     best = best_trial(study)
     if best is None:
-        raise UserError(f"no trial of the study was complete; see {page}")
+        raise UserError(f"no trial of the study was completed; see {page}")
     print(f"best: trial {best.number}, score {best.value:.5g}")
     for name, values in confirmed.items():
-        print(f"{name}: mean {sum(values) / len(values):.5g} over {len(values)} seeds that were not tuned on")
+        print(f"{name}: mean {sum(values) / len(values):.5g} over {len(values)} seeds not used in tuning")
     print(f"wrote {work.best_file} and {page}\n\n{work.best_file.read_text(encoding='utf-8')}")
     print(f"next: ebu train --preset {shlex.quote(str(work.best_file))}")
     return 0

@@ -34,7 +34,7 @@ class EvalArguments:
     seed: int = 0
     device: str = "auto"
     best: bool = False
-    """Of a run folder: the policy of the best evaluation instead of the last one."""
+    """For a run folder: the policy of the best evaluation instead of the last one."""
     trust_env: bool = False
     """Import the module of an environment that the file names as module:id."""
 
@@ -54,12 +54,12 @@ class PlayArguments:
     """Probability of a random action."""
     seed: int = 0
     fps: int = 0
-    """Frames per second of the video or the window; 0 takes the environment's own."""
+    """Frames per second of the video or the window; 0: the environment's own."""
     max_steps: int = 10_000
     """Stop an episode after this many steps."""
     device: str = "auto"
     best: bool = False
-    """Of a run folder: the policy of the best evaluation instead of the last one."""
+    """For a run folder: the policy of the best evaluation instead of the last one."""
     trust_env: bool = False
     """Import the module of an environment that the file names as module:id."""
 
@@ -130,7 +130,7 @@ def _do_not_look(picture: Any) -> None:
 
 
 def _mode(agent: Agent, args: PlayArguments) -> str:
-    """How the environment is to render; a way that it does not offer is refused."""
+    """The render mode to use; one that the environment does not offer is refused."""
     mode = "rgb_array" if args.record or args.render == "human" else "ansi"
     offered = agent.env.metadata.get("render_modes", [])
     if mode not in offered:
@@ -141,7 +141,7 @@ def _mode(agent: Agent, args: PlayArguments) -> str:
 
 
 def require(args: EvalArguments | PlayArguments, **least: int) -> None:
-    """Refuse counts below their least value and an ε that is no probability."""
+    """Refuse counts below their minimum and an ε that is not a probability."""
     for name, low in least.items():
         if getattr(args, name) < low:
             raise UserError(f"--{name.replace('_', '-')} must be at least {low}, got {getattr(args, name)}")

@@ -81,7 +81,7 @@ def _split(argument: str) -> list[str]:
 
 
 def whole_number(text: str) -> str:
-    """``100k`` → ``100000``; what is no whole number stays as it is."""
+    """``100k`` → ``100000``; anything else stays as it is."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return text

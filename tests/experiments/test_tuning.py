@@ -232,8 +232,6 @@ def test_the_storage_of_a_study_is_found_by_its_address(tmp_path):
 def test_the_command_tunes_with_the_local_engine(tmp_path, capsys):
     assert ebu_(f"tune CartPole-v1 {FLAGS} --trials 3 --confirm 1 --out", tmp_path / "out") == 0
     shown = capsys.readouterr().out
-    assert (
-        "0 of 3 trials are over" in shown and "seeds that were not tuned on" in shown and "next: ebu train --preset" in shown
-    )
+    assert "0 of 3 trials ended" in shown and "seeds not used in tuning" in shown and "next: ebu train --preset" in shown
     assert ebu_(f"tune CartPole-v1 {FLAGS} --trials 3 --confirm 1 --out", tmp_path / "out") == 0
-    assert "3 of 3 trials are over" in capsys.readouterr().out
+    assert "3 of 3 trials ended" in capsys.readouterr().out

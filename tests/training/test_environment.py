@@ -196,7 +196,7 @@ def test_the_checks_cost_next_to_nothing():
 def test_predict_refuses_what_the_agent_was_not_trained_on():
     agent = ebu.EBU("CartPole-v1", hidden_sizes=(8,))
     for bad in ([math.nan] * 4, [0.0] * 3, "text", None):
-        with pytest.raises(ebu.UserError, match="not trained on such an observation: "):
+        with pytest.raises(ebu.UserError, match="the observation does not match what the agent was trained on: "):
             agent.predict(bad)
     with pytest.raises(ebu.UserError):
         agent.q_values([[0.0] * 5])

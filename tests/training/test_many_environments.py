@@ -296,9 +296,9 @@ def test_an_environment_object_cannot_be_played_several_times():
 @pytest.mark.parametrize(
     ("env", "settings", "words"),
     [
-        ([Corridor, Corridor], {"n_envs": 3}, "n_envs=3 needs a list of 3 functions that make one each, got 2 items"),
-        ([], {}, "a list of environments is a list of functions"),
-        ([Corridor()], {}, "a list of environments is a list of functions"),
+        ([Corridor, Corridor], {"n_envs": 3}, "n_envs=3 needs a list of 3 functions that each create one, got 2 items"),
+        ([], {}, "a list for env must contain functions"),
+        ([Corridor()], {}, "a list for env must contain functions"),
         ([Corridor, lambda: Script([1.0])], {}, "differ in their observations or actions"),
         (gymnasium.make_vec("CartPole-v1", num_envs=2), {}, "got gymnasium.*VectorEnv; n_envs=2 plays two copies"),
         ("CartPole-v1", {"n_envs": 0}, "n_envs must be a whole number between 1 and 1024, got 0"),

@@ -128,7 +128,7 @@ ZERO, NAN = np.zeros(2, np.float32), np.array([0.0, np.nan], np.float32)
         (Episode(np.zeros((3, 2), np.float32), np.zeros(1, int), np.zeros(1), np.ones(1), True), "3 observations but"),
         (Episode(np.full((2, 2), np.nan, np.float32), np.zeros(1, int), np.zeros(1), np.ones(1), True), "nan"),
         (Episode(np.zeros((2, 2), np.float32), np.zeros(1, int), np.zeros(1), np.zeros(1), True), "probabilities"),
-        (played(300), "the memory keeps 500; make buffer_size larger"),
+        (played(300), "the memory keeps 500; increase buffer_size"),
     ],
 )
 def test_what_is_no_episode_of_the_environment_is_refused_in_one_line(episodes, words):
@@ -164,7 +164,7 @@ def test_learning_offline_finds_the_way_that_was_shown():
 
 
 def test_learning_offline_needs_something_to_learn_from():
-    with pytest.raises(ebu.UserError, match=r"the memory is empty: agent\.remember"):
+    with pytest.raises(ebu.UserError, match=r"the memory is empty: call agent\.remember"):
         agent_on().learn(0, gradient_steps=5)
     with pytest.raises(ebu.UserError, match="gradient_steps must be a whole number"):
         agent_on().learn(0, gradient_steps=-1)
