@@ -118,6 +118,7 @@ class BaseAgent:
 
     def _make_loop(self) -> TrainingLoop:
         from ebu.learning.blueprint import Blueprint
+        from ebu.learning.reward_model import RewardModel
         from ebu.training.loop import TrainingLoop
 
         method, interface = self.method, self.interface
@@ -129,6 +130,7 @@ class BaseAgent:
         else:
             correction = method.correction(config) if method.correction is not None else None
             learner = blueprint.build(self.learners, self.device, correction)
+        reward_model = RewardModel(blueprint.build_reward_learner(self.device)) if config.target.redistribute_rewards else None
         return TrainingLoop(
             config,
             interface,
@@ -137,6 +139,7 @@ class BaseAgent:
             sampler=method.sampler(self.config),
             rule=method.rule(self.config),
             learner=learner,
+            reward_model=reward_model,
             learners=self.learners,
             ensemble=method.ensemble,
             needs_behaviour=method.needs_behaviour,
@@ -245,11 +248,13 @@ class BaseAgent:
 
 
 def require_episodes(method: Method, config: Config) -> None:
-    """Refuse ``episode_choice`` for a method that does not sample whole episodes."""
-    choice = config.memory.episode_choice
-    if choice != "uniform" and getattr(method.sampler(config), "choice", "uniform") != choice:
-        words = f"{config.algo} does not choose among whole episodes"
-        raise UserError(f"episode_choice={choice!r} is for methods that replay whole episodes, such as ebu; {words}")
+    """Refuse settings for methods that replay whole episodes with one that does not."""
+    choice, made = config.memory.episode_choice, getattr(method.sampler(config), "choice", None)
+    words = f"is for methods that replay whole episodes, such as ebu; {config.algo} does not"
+    if choice != "uniform" and made != choice:
+        raise UserError(f"episode_choice={choice!r} {words}")
+    if config.target.redistribute_rewards and made is None:
+        raise UserError(f"redistribute_rewards {words}")
 
 
 def source_of(config: Config) -> EnvironmentSource:

@@ -70,6 +70,8 @@ class Settings(TypedDict, total=False):
     """Ensemble Q(λ): how strongly what followed a suboptimal action is down-weighted, in units of the error; 0: not at all."""
     return_bound: float
     """Ensemble Q(λ): a target is at least the episode's return where learners differ by less than this many errors; 0: off."""
+    redistribute_rewards: bool
+    """Whole episodes: rewards paid only at an episode's end are redistributed over its steps by a learned model."""
     double_q: bool
     """Double Q-learning: the online network chooses the action inside the maximum, the target network evaluates it."""
     tightening_weight: float

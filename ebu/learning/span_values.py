@@ -73,13 +73,22 @@ class SpanValues:
         return self._values(self._learner.online, self.span.rows + 1)
 
     @cached_property
+    def online_taken(self) -> Tensor:
+        """Q(S_t, A_t; θ), [K, N]."""
+        return self._of_actions(self._values(self._learner.online, self.span.rows))
+
+    @cached_property
     def target_taken_and_next(self) -> tuple[Tensor, Tensor]:
         """Q̂(S_t, A_t; θ⁻)[K, N] and Q̂(S_{t+1}, ·; θ⁻)[K, N, A], with one forward pass over the states."""
         rows = np.union1d(self.span.rows, self.span.rows + 1)
         values = self._values(self._learner.target, rows)
         here = values[:, self.tensor(np.searchsorted(rows, self.span.rows))]
         beyond = values[:, self.tensor(np.searchsorted(rows, self.span.rows + 1))]
-        return here.gather(-1, self.actions.expand(here.shape[:-1]).unsqueeze(-1)).squeeze(-1), beyond
+        return self._of_actions(here), beyond
+
+    def _of_actions(self, values: Tensor) -> Tensor:
+        """Of values [K, N, A] those of the actions taken, [K, N]."""
+        return values.gather(-1, self.actions.expand(values.shape[:-1]).unsqueeze(-1)).squeeze(-1)
 
     def _values(self, network: Networks, rows: Array) -> Tensor:
         at_once = network.images_at_once if self._has_images and self._device.type == "cpu" else FORWARD_ROWS

@@ -19,6 +19,7 @@ from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
 from ebu.learning.policies import Policies
 from ebu.learning.policy import Policy
+from ebu.learning.reward_model import RewardModel
 from ebu.learning.rotation import Rotation
 from ebu.learning.schedules import epsilon_schedule, learning_rate
 from ebu.learning.span_values import SpanValues
@@ -34,7 +35,7 @@ from ebu.training.evaluate import evaluate
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 from ebu.training.logger import Logger
 from ebu.training.statistics import TrainingStatistics
-from ebu.types import Targets
+from ebu.types import Span, Targets
 
 
 class TrainingLoop:
@@ -50,6 +51,7 @@ class TrainingLoop:
         sampler: Sampler,
         rule: Callable[[SpanValues], Targets],
         learner: Learner,
+        reward_model: RewardModel | None = None,
         learners: int = 1,
         ensemble: bool = False,
         needs_behaviour: bool = False,
@@ -60,6 +62,10 @@ class TrainingLoop:
         self.streams = Streams(config.run.seed)
         self.learner = learner
         self.learner.initialise(torch_generator(self.streams.initialisation), config.network.initialisation)
+        self.reward_model = reward_model
+        if reward_model is not None:
+            generator = torch_generator(self.streams.initialisation)
+            reward_model.learner.initialise(generator, config.network.initialisation)
         by_mean = config.target.acting == "mean"
         self.policies = Policies(
             learner, learners, interface.actions, needs_behaviour, ensemble=ensemble, acts_by_mean=by_mean
@@ -200,8 +206,7 @@ class TrainingLoop:
             with unchanged_if_interrupted(self.streams.sampling):
                 span = self.sampler.sample(self.memory, wanted, self.streams.sampling, progress)
                 reached("targets")
-                values = SpanValues(span, self.learner, epsilon, self.should_stop, self.updates)
-                self.backlog.push(span, self.rule(values), values.states)
+                self._make_targets(span, epsilon)
         batch = self.backlog.pop(len(self.backlog) if config.whole_episode else config.batch_size)
         self.learner.set_learning_rate(learning_rate(config, passed, planned))
         update = self.learner.update(batch)
@@ -211,6 +216,14 @@ class TrainingLoop:
         self.updates += 1
         if config.reset_every and self.updates % config.reset_every == 0:
             self.learner.reset_outputs(torch_generator(self.streams.initialisation), self.config.network.initialisation)
+
+    def _make_targets(self, span: Span, epsilon: float) -> None:
+        lesson = None if self.reward_model is None else self.reward_model.redistribute(span, self.should_stop)
+        span = span if lesson is None else lesson.span
+        values = SpanValues(span, self.learner, epsilon, self.should_stop, self.updates)
+        self.backlog.push(span, self.rule(values), values.states)
+        if self.reward_model is not None and lesson is not None:
+            self.reward_model.learn(lesson)
 
     # ------------------------------------------------------------------ evaluation and metrics
 

@@ -22,6 +22,7 @@ def state_of(loop: TrainingLoop) -> dict[str, Any]:
         "due": list(loop.due),
         "streams": loop.streams.state_dict(),
         "learner": loop.learner.state_dict(),
+        "reward_model": None if loop.reward_model is None else loop.reward_model.state_dict(),
         "memory": loop.memory.state_dict(),
         "sampler": loop.sampler.state_dict(),
         "backlog": loop.backlog.state_dict(),
@@ -41,6 +42,8 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
         raise ValueError(f"unknown phase {min(unknown)!r}")
     loop.streams.load_state_dict(state["streams"])
     loop.learner.load_state_dict(state["learner"])
+    if loop.reward_model is not None:
+        loop.reward_model.load_state_dict(state["reward_model"])
     loop.memory.restart(_count(state["memory"], "first_episode"), _count(state["memory"], "first_step"))
     for number, packed in episodes:
         loop.memory.unpack(number, packed)
@@ -67,7 +70,7 @@ def from_earlier_version(state: dict[str, Any]) -> dict[str, Any]:
         others = {key: value for key, value in rotation.items() if key != "current"}
         rotation = {"playing": [current], "next": (current + 1) % max(len(rotation["sums"]), 1), **others}
     opened = opened if isinstance(opened, list) else [opened]
-    return {"plan_start": 0, "recorded": [], **state, "rotation": rotation, "open": opened}
+    return {"plan_start": 0, "recorded": [], "reward_model": None, **state, "rotation": rotation, "open": opened}
 
 
 def _count(state: dict[str, Any], key: str) -> int:
