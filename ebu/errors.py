@@ -4,7 +4,7 @@ LONGEST_LINE = 800
 
 
 class _OneLine(Exception):
-    """Its text is one line that suits any terminal, whatever a stranger's name, file or environment put into it."""
+    """Its text is one line that any terminal can show, whatever an untrusted name, file or environment put into it."""
 
     def __str__(self) -> str:
         text = " ".join(super().__str__().split())

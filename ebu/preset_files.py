@@ -30,7 +30,7 @@ def is_file_name(preset: str) -> bool:
 
 
 def read_preset(path: str | Path) -> dict[str, Any]:
-    """The settings in a preset file; a UserError of one line where there is no such file, or something else in it."""
+    """The settings in a preset file; a UserError of one line if there is no such file, or it is not a preset file."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no preset file {path}; `ebu presets show quick > {path.name}` writes one to start from")
@@ -60,4 +60,4 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)  # numbers and truth values are written alike in both
+    return json.dumps(value)  # numbers and booleans are written alike in both

@@ -1,4 +1,4 @@
-"""A folder to pass on: the policy, its settings and scores, a curve, a film and a card, as the Hugging Face hub takes it.
+"""A folder to pass on: the policy, its settings and scores, a curve, a video and a card, as the Hugging Face hub takes it.
 
 ``ebu.load`` reads the folder, here and after a download. Nothing in it is a pickle.
 """
@@ -82,7 +82,7 @@ def _curve(run: Path, out: Path) -> bool:
 
 
 def _film(agent: Agent, out: Path, seed: int) -> bool:
-    """One greedy episode, where the environment can be drawn and a film be written."""
+    """A video of one greedy episode, where the environment can be rendered and videos can be written."""
     if "rgb_array" not in agent.env.metadata.get("render_modes", []) or importlib.util.find_spec("imageio_ffmpeg") is None:
         return False
     env = agent.make_env(render_mode="rgb_array")

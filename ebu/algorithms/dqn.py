@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ebu.registry import Rule
 
 MINIBATCHES_AHEAD = 8
-FEW_UPDATES = 100  # between copies of the target network: then what was drawn ahead would often be out of date
+FEW_UPDATES = 100  # between copies of the target network: samples drawn ahead would often be out of date
 
 
 def minibatches_ahead(config: Config) -> int:

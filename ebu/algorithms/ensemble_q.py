@@ -4,7 +4,7 @@
   turns acting, an episode each, and the policy that is evaluated and saved is greedy in the mean of their values;
 - all bootstrap from that mean, V(s') = max_a mean_k Q̂_k(s', a), which is less biased than a maximum over one network's noise;
 - the horizon settles: λ falls from ``initial_lambda`` and γ grows to ``gamma`` over the first ``horizon_updates`` updates;
-- with a ``gate`` > 0, what followed an action counts the less, the worse it looks beside the best;
+- with a ``gate`` > 0, what followed an action counts less the worse the action looks compared with the best;
 - with a ``return_bound`` > 0, a target is at least the return that was obtained, where the learners agree on the value.
 
 Each can be switched off: one number in ``trace_lambdas``, ``bootstrap="own"``, ``horizon_updates=0``, ``gate=0``,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ebu.learning.span_values import SpanValues
     from ebu.registry import Rule
 
-SMALLEST_ERROR = 1e-8  # where values are all exact, nothing is worse by more than the noise
+SMALLEST_ERROR = 1e-8  # avoids a division by 0 where all values are exact
 
 
 def horizon(target: TargetConfig, updates: int) -> tuple[list[float], float]:
@@ -52,7 +52,7 @@ def rule(config: Config) -> Rule:
     target = config.target
 
     def combined(values: Tensor) -> Tensor:
-        """Of every learner's values [K, ...], what all bootstrap from, or each from its own."""
+        """From every learner's values [K, ...], those to bootstrap from: the mean of all, or each learner's own."""
         return values.mean(0) if target.bootstrap == "ensemble" else values
 
     def make_targets(span: SpanValues) -> Targets:

@@ -1,7 +1,7 @@
 """DQN with rank-based prioritised replay (Schaul et al., 2016). Changes from DQN:
 
 - steps are replayed by the rank of their last error, a preference that fades over the run;
-- the step size is scaled by ``priority_lr_scale``.
+- the learning rate is scaled by ``priority_lr_scale``.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class ProcessGroup:
     # ------------------------------------------------------------------ tensors
 
     def broadcast(self, tensor: Tensor, source: int = 0) -> Tensor:
-        """One rank's tensor, written into everybody's."""
+        """One rank's tensor, copied to every rank."""
         with _connection():
             dist.broadcast(tensor, source)
         increment_version(tensor)
@@ -145,7 +145,7 @@ class ProcessGroup:
 
 
 def shares_of(learners: int, ranks: int) -> list[range]:
-    """Contiguous and as even as can be; rank 0, which also plays, has none more than another."""
+    """Contiguous and as even as possible; rank 0, which also plays, has no more than any other."""
     bounds = [learners * rank // ranks for rank in range(ranks + 1)]
     return [range(start, stop) for start, stop in pairwise(bounds)]
 
@@ -153,7 +153,7 @@ def shares_of(learners: int, ranks: int) -> list[range]:
 def gpu_of_rank(wanted: torch.device, local_rank: int, local_size: int, gpus: int) -> torch.device:
     """Each rank of a machine takes the GPU of its number."""
     if wanted.index is not None:
-        raise UserError(f"--device {wanted} is one GPU for all ranks; use --device cuda, and each rank takes its own")
+        raise UserError(f"--device {wanted} puts all ranks on one GPU; use --device cuda, with which each rank takes its own")
     if local_size > gpus:
         raise UserError(f"{local_size} ranks on a machine with {gpus} GPU(s); use --nproc-per-node {gpus}, or --device cpu")
     return torch.device("cuda", local_rank)

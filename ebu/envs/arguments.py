@@ -1,4 +1,4 @@
-"""The arguments an environment takes, for the line that refuses one it does not take."""
+"""The arguments an environment takes, for the message that refuses an unknown one."""
 
 from __future__ import annotations
 

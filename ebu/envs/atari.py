@@ -73,7 +73,7 @@ class AtariSettings:
         }
         for rule, holds in checks.items():
             if not holds:
-                raise UserError(f"{rule}; these are {self}")
+                raise UserError(f"{rule}, got {self}")
 
 
 PAPER_TRAINING = AtariSettings()
@@ -216,7 +216,7 @@ class Atari(gymnasium.Env[Bytes, Any]):
         }
 
     def restore(self, snapshot: dict[str, Any]) -> Bytes:
-        """Go on from ``snapshot``; returns the current observation."""
+        """Continue from ``snapshot``; returns the current observation."""
         if (snapshot["game"], snapshot["settings"]) != (self.game, asdict(self.settings)):
             raise UserError(f"the snapshot is of {snapshot['game']} with {snapshot['settings']}; make that game first")
         from ale_py import ALEState
@@ -238,7 +238,7 @@ class Atari(gymnasium.Env[Bytes, Any]):
     # ------------------------------------------------------------------ the emulator
 
     def _power_up(self) -> None:
-        """A new game in the emulator. Its reset alone leaves traces of the game before in 13 of the 49 games."""
+        """A new game in the emulator. Its reset alone leaves traces of the previous game in 13 of the 49 games."""
         self._ale.restoreState(self._power_on)
         self._ale.reset_game()
 

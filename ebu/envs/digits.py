@@ -69,7 +69,7 @@ def _embedded() -> Digits:
 
 
 def unpack(blob: bytes) -> Digits:
-    """Reads the packed format, ``per_class`` images of every class; ValueError where the bytes are not as announced.
+    """Reads the packed format, ``per_class`` images of every class; ValueError if the bytes do not match the header.
 
     Header: ``format``, ``per_class``, ``bytes`` and ``sha256`` of the zstandard frame. The frame holds the images as
     uint8 [10, per_class, 28, 28], then the steps between successive source indices of a class as little-endian uint16

@@ -1,6 +1,6 @@
 """The families of environments: names, making, presets and costs. A new family is one record here, or one call outside.
 
-One truth per number: command line, API, experiments and docs read presets and costs from these records. What is needed
+Each number is stated once: command line, API, experiments and docs read presets and costs from these records. What is needed
 to make an environment (an emulator, MinAtar, MiniGrid) is imported when one is made.
 """
 
@@ -214,7 +214,7 @@ _SMALL_NETWORK_QUICK: Settings = {
     "learning_rate": 1e-3,
     "learning_rate_schedule": "linear",
     # A fall is one step in a hundred, and its error is as large as the value that was expected: a loss that caps
-    # errors at 1 hardly hears it, and values grow without end.
+    # errors at 1 hardly reacts to it, and values grow without bound.
     "loss": "mse",
     "target_update_interval": 1,
     "tau": 0.02,
@@ -293,7 +293,7 @@ def family(name: str) -> Family:
 
 
 def import_module_of(name: str) -> None:
-    """Import the module of ``module:id``, as Gymnasium does: there a family of one's own may be registered."""
+    """Import the module of ``module:id``, as Gymnasium does: the module may register a family of its own."""
     module, colon, _ = name.partition(":")
     if colon and module and module not in sys.modules:
         with suppress(Exception):  # of any kind, others wrote it; making the environment says what is wrong

@@ -42,7 +42,7 @@ def nothing_to_register() -> None:
 
 @dataclass(frozen=True)
 class Family:
-    """Environments that are recognised, made, configured and paid for alike.
+    """Environments that are recognised, created and configured in the same way, at similar costs.
 
     ``ebu.envs.families.register_family`` makes one known to the command line, the agents and the experiments.
     """
@@ -59,9 +59,9 @@ class Family:
     arguments: Callable[[str], list[str]] = registered_arguments
     """The arguments that ``make`` takes for a name; they are listed when one is misspelt."""
     module: str = ""
-    """The module that must be installed, and …"""
+    """The module that must be installed."""
     extra: str = ""
-    """… the extra of this package that installs it; without one, the module's own package is named."""
+    """The extra of this package that installs the module; without one, messages name the module's own package."""
     packages: tuple[str, ...] = ()
     """Distributions whose versions decide what the environments do; a run folder records them."""
     threads: int = 0

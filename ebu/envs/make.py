@@ -35,7 +35,7 @@ class EnvironmentSource:
 def make_environment(
     name: str, arguments: dict[str, Any] | None = None, training: bool = True, render_mode: str | None = None
 ) -> AnyEnv:
-    """The environment of this name; every way this can fail is a UserError of one line.
+    """The environment of this name; any failure is a UserError of one line.
 
     The argument ``reward_delay`` is not the environment's: any environment takes it, see ``ebu.envs.DelayedReward``.
     """
@@ -66,7 +66,7 @@ def make_environment(
         if explained := explain_unknown_argument(name, error, kind.arguments):
             raise UserError(explained) from error
         reason = _one_line(error) or type(error).__name__
-        raise UserError(f"{name} could not be made with {options or 'its defaults'}: {reason}") from error
+        raise UserError(f"{name} could not be created with {options or 'its defaults'}: {reason}") from error
 
 
 def require_trust(name: str, trusted: bool, file: object) -> None:
@@ -115,7 +115,7 @@ def _names_the_module(name: str, missing: str | None) -> bool:
 
 def _suggestion(name: str) -> str:
     module, colon, _ = name.partition(":")
-    if colon:  # of no use would be what other modules have
+    if colon:  # suggestions from other modules would be of no use
         own = [id for id, spec in gymnasium.registry.items() if _is_from(spec, module)]
         return f"; {module} registers {', '.join(own) or 'none'}"
     examples = [example for kind in families() for example in kind.examples]

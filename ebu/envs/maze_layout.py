@@ -21,10 +21,10 @@ MAX_TRIES = 20_000  # at density 0.5 one draw in 40 is solvable; where this many
 
 @dataclass(frozen=True, eq=False)
 class Maze:
-    """Walls and the shortest way from everywhere; start is the top left corner, goal the bottom right one."""
+    """Walls and the distance to the goal from every cell; start is the top left corner, goal the bottom right one."""
 
     walls: NDArray[np.bool_]  # [size, size], True where a wall stands
-    distances: NDArray[np.int64]  # [size, size], moves to the goal, UNREACHABLE where there is no way (and at walls)
+    distances: NDArray[np.int64]  # [size, size], moves to the goal, UNREACHABLE where there is no path (and at walls)
 
     @classmethod
     def from_walls(cls, walls: NDArray[np.bool_]) -> Maze:
@@ -48,7 +48,7 @@ class Maze:
         return int(self.distances[self.start])
 
     def reachable(self) -> list[Position]:
-        """Cells the agent can come to, row by row: those with a way to the goal, since every move can be undone."""
+        """Cells the agent can reach, row by row: those with a path to the goal, since every move can be undone."""
         return [(int(row), int(column)) for row, column in np.argwhere(self.distances != UNREACHABLE)]
 
     def inside(self, position: Position) -> bool:
@@ -114,5 +114,5 @@ def parse_maze(lines: Sequence[str]) -> Maze:
         raise UserError("layout has a wall on the start (top left) or on the goal (bottom right): free both corners")
     maze = Maze.from_walls(walls)
     if maze.shortest_path == UNREACHABLE:
-        raise UserError("layout has no way from the top left corner to the bottom right corner: open one")
+        raise UserError("layout has no path from the top left corner to the bottom right corner: open one")
     return maze

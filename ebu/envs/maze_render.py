@@ -1,7 +1,7 @@
 """A maze as a picture and as text: walls, the path so far, and the arrows of learned values when there are any.
 
 Colours are Okabe and Ito's, distinguishable with all common kinds of colour blindness; what matters also differs in shape (a
-move off the shortest way is a hollow arrow).
+move off the shortest path is a hollow arrow).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class _Canvas:
             self.draw.ellipse(self.disc(cell, half - 0.5), PATH)
 
     def arrow(self, cell: Position, action: int, shade: Colour) -> None:
-        """Filled where the move leads nearer to the goal, hollow where it leaves the shortest way."""
+        """Filled where the move leads nearer to the goal, hollow where it leaves the shortest path."""
         x, y = self.centre(cell)
         down, right = MOVES[action]
         shape = [(-0.26, -0.055), (0.03, -0.055), (0.03, -0.17), (0.27, 0), (0.03, 0.17), (0.03, 0.055), (-0.26, 0.055)]
@@ -194,7 +194,7 @@ class _Canvas:
     def scale(self, low: float, high: float) -> None:
         """Which shade is which value, and what a hollow arrow means."""
         right = self.left + self.board
-        self.text(right, 1, "hollow arrows leave the shortest way", FAINT_TEXT, "rm")
+        self.text(right, 1, "hollow arrows leave the shortest path", FAINT_TEXT, "rm")
         x = right - self.text(right, 0, f"{high:.4g}", INK, "rm") - SMOOTH * 6
         width, height = SMOOTH * 90, SMOOTH * 10
         ramp = np.array([_shade(place, 0, width) for place in range(width)], np.uint8)  # [width, 3]

@@ -36,7 +36,7 @@ class MNISTMaze(gym.Env[Observation, Action]):
 
     Args:
         size: rows and columns, 2 to 10.
-        wall_density: probability that a cell is a wall; layouts without a way through are drawn again.
+        wall_density: probability that a cell is a wall; unsolvable layouts are drawn again.
         slip: probability of each of the two perpendicular moves instead of the chosen one (the paper's stochastic
             maze: 0.1, so that the chosen move happens with probability 0.8).
         redraw_digits: new images at every observation; otherwise one per coordinate and axis, from ``maze_seed``.
@@ -127,13 +127,13 @@ class MNISTMaze(gym.Env[Observation, Action]):
     # -- pictures and values -------------------------------------------------------------------------------------------
 
     def all_positions(self) -> list[Position]:
-        """Every cell the agent can come to, row by row, the goal included."""
+        """Every cell the agent can reach, row by row, including the goal."""
         return self.maze.reachable()
 
     def state_observation(self, position: Position, rng: np.random.Generator | None = None) -> Observation:
         """What the agent may see at ``position``: with the maze's fixed digits, or with digits drawn from ``rng``.
 
-        The environment's own random stream is left alone, so looking changes nothing.
+        The environment's own random stream is left alone, so calling this changes nothing.
         """
         if not self.maze.free(position):
             raise UserError(f"position {position} is not a free cell of this {self.maze.size}×{self.maze.size} maze")

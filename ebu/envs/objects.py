@@ -1,7 +1,7 @@
-"""An environment given as an object, written down: its name, arguments and wrappers, so that the same can be made again.
+"""Describes an environment object by its name, arguments and wrappers, so that the same one can be created again.
 
-A file may come from a stranger, so only wrappers that compute and nothing else are made again from its words. Those that hold
-what they have learned, open files or belong to the user's own program are named and refused.
+A file may come from a stranger, so only wrappers that do nothing but compute are created from its description. Those that hold
+learned state, open files or belong to the user's own program are named and refused.
 """
 
 from __future__ import annotations
@@ -88,22 +88,22 @@ def wrap(env: AnyEnv, wrappers: Sequence[str]) -> AnyEnv:
 
 
 def require_rebuilt(name: str, wrappers: Sequence[str]) -> None:
-    """Refuse in one line an environment that its description cannot make again."""
+    """Refuse in one line an environment that cannot be recreated from its description."""
     lost = [text.partition(":")[2].rpartition(":")[2] for text in wrappers if ":" in text.partition(" ")[0]]
     if lost:
         raise UserError(
-            f"trained on {name} as an object ({', '.join(lost)}) that its name alone does not make again; pass env="
+            f"trained on {name} as an object ({', '.join(lost)}) that cannot be recreated from its name alone; pass env="
         )
 
 
 def copy_spec(env: AnyEnv) -> EnvSpec:
-    """What Gymnasium needs to make an environment object again; a ValueError where that would be another one."""
+    """What Gymnasium needs to recreate an environment object; a ValueError where that would be a different one."""
     if env.spec is None:
         raise ValueError("it has no id")
     spec = copy.copy(env.spec)
     for wrapper in spec.additional_wrappers:
         if _place(wrapper) in LEARNED:
-            raise ValueError(f"{wrapper.name} holds what it has learned from the episodes so far")
+            raise ValueError(f"{wrapper.name} holds statistics of the episodes so far")
     spec.additional_wrappers = tuple(_with_effect(spec))
     return spec
 

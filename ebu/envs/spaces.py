@@ -1,4 +1,4 @@
-"""Which observations and actions are supported, how observations are stored, and the words for what is not supported."""
+"""Which observations and actions are supported, how observations are stored, and the messages for what is not supported."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def count_actions(space: gymnasium.Space[Any]) -> int:
         return int(space.n)
     kind = "a continuous action space" if isinstance(space, spaces.Box) else f"the action space {space}"
     raise UserError(
-        f"EBU and its relatives choose among discrete actions, but the environment has {kind}; "
+        f"all methods here choose among discrete actions, but the environment has {kind}; "
         "use an environment with a Discrete action space, or wrap this one to offer a fixed list of actions"
     )
 

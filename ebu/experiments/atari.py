@@ -216,7 +216,7 @@ def reduced(budget: str, settings: dict[str, Any], methods: Sequence[str]) -> st
         return (
             f"{words}, learning from step {scale['learning_starts']:,}, {scale['eval_episodes']} test episode every "
             f"{scale['eval_every']:,} steps{fewer}. The same for all "
-            "methods. This shows that everything runs; nobody has learned to play yet."
+            "methods. This shows that everything runs; no method has learned to play yet."
         )
     return words + (
         "; memory, exploration, target copies and synchronisation shortened with it, Adam as optimiser (the quick preset), "

@@ -84,7 +84,7 @@ def easier_task(settings: dict[str, Any], full: dict[str, Any]) -> str:
     return (
         f"an easier task, the {settings['preset']} preset: digits fixed for each maze, a small network, the goal's reward "
         f"clipped to {quick.environment.reward_clip:g}, {settings['steps']:,} steps instead of {full['steps']:,}. The same "
-        "for all methods; with fixed digits one-step DQN is about as fast as EBU, what sets them apart are redrawn ones."
+        "for all methods; with fixed digits one-step DQN is about as fast as EBU, with redrawn digits it is not."
     )
 
 

@@ -1,4 +1,4 @@
-"""The policies of K learners: who acts on whose turn, and which one is judged."""
+"""The policies of K learners: which one acts on each turn, and which one is evaluated."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Policies:
         return self._each[learner]
 
     def acting(self, learner: int) -> Policy:
-        """Who acts where it is this learner's turn."""
+        """The policy that acts when it is this learner's turn."""
         return self._each[learner] if self.mean is None or not self._acts_by_mean else self.mean
 
     def judged(self, leader: int) -> Policy:
-        """The policy to be judged: the ensemble's, or of K learners, the one that leads and would be copied to all."""
+        """The policy to be evaluated: the ensemble's, or of K learners, the one that leads and would be copied to all."""
         return self._each[leader] if self.mean is None else self.mean
 
     def judged_learners(self, leader: int) -> list[int]:

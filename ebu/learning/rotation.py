@@ -1,4 +1,4 @@
-"""Whose turn it is among K learners, and adaptive EBU's recorder (Appendix A): how well each played, who is copied."""
+"""Which of K learners acts next, and adaptive EBU's recorder (Appendix A): how well each played, which is copied."""
 
 from __future__ import annotations
 

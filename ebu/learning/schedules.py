@@ -1,4 +1,4 @@
-"""ε and the step size as fixed functions of the absolute agent step."""
+"""ε and the learning rate as fixed functions of the absolute agent step."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def epsilon_schedule(config: ExplorationConfig, total_steps: int, learning_start
 
 
 def learning_rate(config: LearnerConfig, step: int, total_steps: int) -> float:
-    """The step size at an agent step of a run of ``total_steps``; a longer run keeps the last value."""
+    """The learning rate at an agent step of a run of ``total_steps``; a longer run keeps the last value."""
     if config.learning_rate_schedule == "constant":
         return config.learning_rate
     if config.learning_rate_schedule == "exponential":

@@ -52,7 +52,7 @@ def admit(name: str, trusted: bool, file: object, network: Factory | None = None
     if network is not None:
         if not is_own(name):
             raise UserError(f"{file} was made with the network {name!r}; network= is for files that name your own")
-        name_of(network)  # refuses what is no function
+        name_of(network)  # refuses what is not a function
         _KNOWN[name] = network
     if not is_own(name) or name in _KNOWN or name.partition(":")[0] in inherited_plugins():
         return
@@ -77,7 +77,7 @@ def _import(name: str) -> None:
         reason = " ".join(str(error).split())
         raise UserError(f"the network {name} cannot be imported: {type(error).__name__}: {reason}") from error
     if not callable(found):
-        raise UserError(f"the network {name} is no function (observation_spec, actions) -> nn.Module but {found!r:.60}")
+        raise UserError(f"the network {name} is not a function (observation_spec, actions) -> nn.Module: {found!r:.60}")
     _KNOWN[name] = found
 
 
@@ -117,7 +117,7 @@ class OwnNetwork(nn.Module):
                     with torch.no_grad():
                         module(self._examples())
             except Exception as error:  # of any kind: it is the user's own code
-                raise UserError(f"the network {self._name} cannot be made: {_reason(error)}") from error
+                raise UserError(f"the network {self._name} cannot be created: {_reason(error)}") from error
         if not isinstance(module, nn.Module):
             raise UserError(f"the network {self._name} returned {type(module).__name__} instead of an nn.Module")
         return module
@@ -148,11 +148,11 @@ class OwnNetwork(nn.Module):
         wanted = [len(states), self._actions]
         if not isinstance(values, Tensor) or list(values.shape) != wanted or values.dtype != torch.get_default_dtype():
             found = f"{values.dtype} {list(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-            self._refuse(f"gives {found.removeprefix('torch.')} for states {described} instead of values {wanted}")
+            self._refuse(f"returns {found.removeprefix('torch.')} for states {described} instead of values {wanted}")
         if not torch.isfinite(values).all():
-            self._refuse(f"gives values that are not finite for states {described}")
+            self._refuse(f"returns values that are not finite for states {described}")
         if (values[:1] - alone).abs().max() > 1e-3 * values.abs().max():  # far more than rounding
-            self._refuse("values a state differently in another batch, as BatchNorm does; use LayerNorm")
+            self._refuse("returns other values for a state in another batch, as BatchNorm does; use LayerNorm")
 
     def _check_buffers(self, before: dict[str, Tensor]) -> None:
         for name, buffer in self.module.named_buffers():
@@ -161,16 +161,16 @@ class OwnNetwork(nn.Module):
 
     def _check_weights(self) -> None:
         if not any(True for _ in self.module.parameters()):
-            self._refuse("has no parameters, nothing to learn with")
+            self._refuse("has no parameters to train")
         for name, parameter in self.module.named_parameters():
             if parameter.dtype != torch.get_default_dtype():
                 self._refuse(f"has a parameter {name} of {parameter.dtype} instead of {torch.get_default_dtype()}")
             if not parameter.requires_grad:
-                self._refuse(f"has a parameter {name} that is not to be learned; make it a buffer")
+                self._refuse(f"has a parameter {name} that does not require a gradient; make it a buffer")
         other = dict(self.made(seed=1).named_buffers())
         for name, buffer in self.module.named_buffers():
             if name not in other or not torch.equal(buffer, other[name]):
-                self._refuse(f"has a buffer {name} that differs whenever it is made; make it a parameter, or a constant")
+                self._refuse(f"has a buffer {name} that differs each time it is created; make it a parameter, or a constant")
 
     def _examples(self, count: int = 2) -> Tensor:
         """A few states as the network will get them."""

@@ -114,7 +114,7 @@ def plain_network(
     """A network with these weights, a copy of its own, on the CPU; the mean of several where the weights are of several."""
     for _, leaf in leaves_of(space):
         if not isinstance(leaf, _KNOWN):
-            raise UserError(f"observations of {leaf} have no form as tensors; use agent.q_values")
+            raise UserError(f"observations of {leaf} cannot be given as tensors; use agent.q_values")
     name, first = next(network.named_parameters())
     if tensors[name].ndim == first.ndim:
         return PlainNetwork(_with_weights(network, tensors), space, spec, stack).eval()
@@ -178,5 +178,5 @@ def _compare(session: Any, network: PlainNetwork, observations: Sequence[Tensor]
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-3 * float(np.abs(expected).max())):
         worst = float(np.abs(found - expected).max())
         raise UserError(
-            f"ONNX Runtime computes other values than the agent, by up to {worst:.2g}; the file was written anyway"
+            f"the values of ONNX Runtime differ from the agent's by up to {worst:.2g}; the file was written anyway"
         )

@@ -84,7 +84,7 @@ def load_policy(path: Path, trusted: bool = False, network: Factory | None = Non
 
     A network of the user's own is the one given, or imported by the name in the file if the file is trusted.
     """
-    if not os.path.isfile(path):  # which takes names that no file can have, too
+    if not os.path.isfile(path):  # accepts names that no file can have
         raise UserError(f"there is no file {path}")
     try:
         data = read_file(path.resolve(), MAX_POLICY)  # the name given may be a link
@@ -117,7 +117,7 @@ def _texts(data: bytes) -> dict[str, str]:
     """The metadata in the header of a file of tensors."""
     texts = json.loads(data[8 : _header_end(data)]).get("__metadata__", {})
     if not isinstance(texts, dict):
-        raise ValueError("its header holds no texts")
+        raise ValueError("its header has values that are not strings")
     return texts
 
 

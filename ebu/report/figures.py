@@ -215,7 +215,7 @@ def relative_lengths(groups: Sequence[Group], spread: Spread = INTERVAL, paper: 
 
 
 def overestimation(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bool = False) -> Panel | None:
-    """What the agent believed (Q of the actions it took) against what came (the discounted return that followed)."""
+    """What the agent predicted (Q of the actions it took) against the discounted return that followed."""
 
     def difference(run: Run) -> Points:
         came = dict(run.points("eval", "mean_discounted_return"))

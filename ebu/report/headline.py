@@ -19,7 +19,7 @@ CAPTION = (
 )
 FEW_ENVIRONMENTS = 4
 BASELINE = NAMES["dqn"]
-BEATS = f" Beats {BASELINE}: how likely a run ends above a run of {BASELINE}; ties count half."
+BEATS = f" Beats {BASELINE}: the probability that a run ends above a run of {BASELINE}; ties count half."
 
 
 def headline(groups: Sequence[Group], looks: dict[str, int]) -> str:
@@ -62,7 +62,7 @@ def overview(groups: Sequence[Group]) -> str:
         best = max(scores.values(), default=0.0)
         shown = {method: f"**{number(s)}**" if s == best else number(s) for method, s in scores.items()}
         rows.append([env, *(shown.get(method, "–") for method in methods)])
-    words = "Final score, mean over runs; the highest of each row in bold, which says nothing about chance."
+    words = "Final score, mean over runs; the highest of each row in bold, whether or not the difference is significant."
     return table(["environment", *methods], rows, words)
 
 
@@ -74,7 +74,7 @@ def over_runs(member: Group, column: str, pick: Callable[[list[float]], float], 
 
 
 def beats_baseline(member: Group, groups: Sequence[Group]) -> Estimate | None:
-    """The chance, in percent, that a run ends above one of the baseline's; needs two runs of each to say anything."""
+    """The probability, in percent, that a run ends above one of the baseline's; estimated from at least two runs of each."""
     rival = next((other for other in groups if other.env == member.env and other.method == BASELINE), None)
     if rival is None or member.method == BASELINE:
         return None

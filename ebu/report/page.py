@@ -1,6 +1,6 @@
 """The report page: run folders → one HTML file that opens anywhere, without a network.
 
-Order of the page: what came out, how it was learned, what was believed, what the runs were, how to get them again.
+Order of the page: results, learning curves, predicted values, settings of the runs, how to reproduce them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def build_page(
       paper: compare with the paper's Atari scores; also without any run.
       made_by: the command that makes this page again; by default `ebu report` over the same folders.
       spread: what the bands of the charts are; the paper draws standard deviations.
-      reload_seconds: the page loads itself again so often, for runs that are still going; 0 for never.
+      reload_seconds: seconds after which the page reloads itself, for runs that are in progress; 0 for never.
     """
     read = [read_run(path) for path in find_runs(runs)]
     if not (read or paper or before):
@@ -77,7 +77,7 @@ def build_page(
     if groups:
         parts.append(Section("settings", "Settings", settings(groups)))
     again = made_by or shlex.join(["ebu", "report", *map(str, runs), "--out", str(out)])
-    parts.append(Section("again", "Get it again", _again(read, groups, again)))
+    parts.append(Section("again", "Reproduce", _again(read, groups, again)))
     page = html.document(
         title,
         _top(title, read, groups, note) + _navigation(parts) + _main(parts),
@@ -143,9 +143,9 @@ def _charts(panel: Panel, heading: str, words: str) -> Section:
 def _beliefs(groups: Sequence[Group], spread: Spread) -> str:
     clipped = sorted({m.env for m in groups for run in m.runs if run.settings.get("reward_clip")})
     where = "Both" if len(clipped) == len(by_env(groups)) else f"In {' and '.join(clipped)} both"
-    care = f" {where} are of clipped rewards, as they are learned from; scores are raw."
+    care = f" {where} are of clipped rewards, as used for learning; scores are raw."
     return (
-        "What the agent believed, the mean Q of the actions it took in evaluation, and the discounted return that really "
+        "What the agent predicted, the mean Q of the actions it took in evaluation, and the discounted return that actually "
         "followed. Q above the return is overestimation."
     ) + care * bool(clipped)
 
@@ -159,14 +159,14 @@ PANELS: tuple[tuple[Maker, str, Words], ...] = (
         "Learning curves",
         lambda groups, spread: (
             f"Mean over runs; the band is {spread.words}. Hover, touch or use the arrow keys to read values; "
-            "drag, or press + and −, to zoom, double-click or press 0 for the whole; press a name to hide or show it."
+            "drag, or press + and −, to zoom, double-click or press 0 for the full range; click a name to hide or show it."
         ),
     ),
     (
         figures.relative_lengths,
         "Path length",
         lambda groups, spread: (
-            "Steps taken over steps needed, median over runs: 1 is a shortest path. A path that never arrives counts with "
+            "Steps taken over steps needed, median over runs: 1 is a shortest path. A path that never arrives counts as "
             "the step limit."
         ),
     ),
@@ -189,7 +189,7 @@ def _mazes(groups: Sequence[Group]) -> list[Section]:
     pictures = [html.picture(run.picture, *_maze_words(member, run)) for member, run in shown[:MAX_PICTURES] if run.picture]
     left_out = len(shown) - len(pictures)
     words = (
-        "Shade: the value of the best move in each cell. Arrows: that move, hollow where it leaves the shortest way. "
+        "Shade: the value of the best move in each cell. Arrows: that move, hollow where it leaves the shortest path. "
         "Orange: the path the greedy agent walked."
     )
     words += f" {left_out} more are not shown." if left_out else ""
@@ -213,7 +213,7 @@ def _games(bars: dict[str, Any], ours: dict[str, dict[str, float]], paper: bool)
     aggregates = html.table(
         ["", "games", "mean %", "median %", "interquartile mean %"],
         _aggregates(ours, paper),
-        "Human-normalised: 0 plays like chance, 100 like the human tester. Compare rows over the same games.",
+        "Human-normalised: 0 is random play, 100 the human tester. Compare rows over the same games.",
     )
     body = f'<p class="soft small">{words}</p><div data-panel="games"></div>'
     table = f"<details><summary>As a table</summary>{listed}</details>"
@@ -299,7 +299,7 @@ def _again(runs: Sequence[Run], groups: Sequence[Group], again: str) -> str:
         commands = "".join(html.command(command(run)) for member in groups for run in member.runs)
         parts += [
             f"<h3>The runs</h3><details><summary>All {len(runs)}, with their state</summary>{listed}</details>",
-            f"<details><summary>The commands that give them</summary>{commands}</details>",
+            f"<details><summary>The commands that reproduce them</summary>{commands}</details>",
         ]
     return "".join(parts) + _versions(runs)
 
@@ -308,9 +308,9 @@ def _versions(runs: Sequence[Run]) -> str:
     recorded = [run.versions for run in runs if run.versions]
     names = dict.fromkeys(name for found in recorded for name in found)
     then = [[name, ", ".join(sorted({str(found.get(name, "?")) for found in recorded}))] for name in names]
-    caption = f"What the runs ran with ({len(recorded)} of {len(runs)} recorded it)"
+    caption = f"Software of the runs ({len(recorded)} of {len(runs)} recorded it)"
     now = [["python", platform.python_version()], *([name, html.version(name)] for name in SOFTWARE)]
-    made_with = html.table(["software", "version"], now, "What this page was made with")
+    made_with = html.table(["software", "version"], now, "Software that made this page")
     listed = (html.table(["software", "version"], then, caption) if then else "") + made_with
     return f"<details><summary>Software versions</summary>{listed}</details>"
 

@@ -1,4 +1,4 @@
-"""Run folders as plain data: finished, still going or broken off, they are read the same way.
+"""Run folders as plain data: finished, in progress or aborted, they are read the same way.
 
 A run that is being written to has no summary yet, and the last line of its metrics may be half a line. Both are read as
 far as they go. Nothing here imports PyTorch.
@@ -77,7 +77,7 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
     """The run folders among ``paths`` and, for a folder that is none itself, everywhere below it."""
     found: dict[Path, None] = {}
     for path in paths:
-        if os.path.isfile(path / "config.json"):  # which takes names that no file can have, too
+        if os.path.isfile(path / "config.json"):  # accepts names that no file can have
             below = [path]
         elif not os.path.isdir(path):
             below = []

@@ -15,7 +15,7 @@ Scores = Mapping[str, float]  # raw score by game, in any spelling of its name
 
 
 def human_normalised(agent: float, random: float, human: float) -> float:
-    """(agent − random) / |human − random|: 0 plays like chance, 100 like the human tester."""
+    """(agent − random) / |human − random|: 0 is random play, 100 the human tester."""
     return 100.0 * (agent - random) / abs(human - random)
 
 

@@ -41,8 +41,8 @@ class EpisodicDQN(DQN):
 
     def __init__(self, *arguments: Any, double_q: bool = False, **options: Any) -> None:
         if options.get("n_steps", 1) != 1:
-            words = f"n_steps is for one-step targets, got {options['n_steps']}"
-            raise UserError(f"{words}; {type(self).__name__} looks ahead to the end of the episode")
+            words = f"n_steps must be 1, got {options['n_steps']}"
+            raise UserError(f"{words}; {type(self).__name__} already looks ahead to the end of the episode")
         self.double_q = double_q
         super().__init__(*arguments, **options)
 

@@ -110,7 +110,7 @@ DISK = Disk()
 def words_for(error: OSError) -> str:
     """Why the disk did not take something."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "the disk is full" if full else f"the disk refused ({error.strerror or error})"
+    return "the disk is full" if full else f"the disk reported an error ({error.strerror or error})"
 
 
 def write_file(path: Path, parts: Iterable[Any]) -> FileRecord:
@@ -240,7 +240,7 @@ def read_text(path: Path, limit: int) -> str:
     try:
         return read_file(path, limit).decode()
     except UnicodeDecodeError as error:
-        raise Damaged(f"{path.name} is not a text: {error.reason} at byte {error.start}") from error
+        raise Damaged(f"{path.name} is not a text file: {error.reason} at byte {error.start}") from error
 
 
 def require_not_sparse(name: str, status: os.stat_result) -> None:

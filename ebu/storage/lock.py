@@ -73,7 +73,7 @@ class RunLock:
             holder_name = _holder(file)
             os.close(file)
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
-                raise Held(f"{folder} is being written by {holder_name}; stop it or wait for its end") from error
+                raise Held(f"{folder} is being written by {holder_name}; stop it or wait until it ends") from error
             raise UserError(f"{folder} cannot be locked: {error.strerror}; choose another --run folder") from error
         with suppress(OSError):  # on a full disk the lock holds all the same, without a name
             _write_holder(file)

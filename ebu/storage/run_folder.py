@@ -112,7 +112,7 @@ class RunFolder:
             from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
 
             if known is not None and not CheckpointStore(self.checkpoints).exists():
-                text, source = to_json(known), "as the run is to begin"
+                text, source = to_json(known), "with the settings of this command"
             else:
                 text, step = self._settings_of_checkpoint(lost)
                 source = f"from the checkpoint of step {step:,}"

@@ -72,7 +72,7 @@ def _problems_of_rows(folder: RunFolder) -> list[str]:
                     problems.append(f"{folder.metrics} line {number}: step {step} after step {last}")
                 last = last if step is None else step
                 if len(problems) == MAX_PROBLEMS:
-                    return [*problems, f"{folder.metrics}: the lines after these were not looked at"]
+                    return [*problems, f"{folder.metrics}: later lines were not checked"]
     except Missing:
         return [f"{folder.metrics} is missing"]
     except Damaged as error:

@@ -174,7 +174,7 @@ def _count(name: str, value: Any, more: str = "") -> int:
 
 def _finite(name: str, numbers: Tensor) -> Tensor:
     if numbers.is_floating_point() and not bool(torch.isfinite(numbers).all()):
-        raise UserError(f"{name} must be finite (−1e30 stands for an action that there is not)")
+        raise UserError(f"{name} must be finite (use −1e30 for an action that does not exist)")
     return numbers
 
 

@@ -97,7 +97,7 @@ def gated(
 ) -> Tensor:
     """Peng's targets with a gate: y_t = R_t + γ [V + λ g (y_{t+1} − V)], g = exp(−κ (V − Q̂(S_{t+1}, A_{t+1}))).
 
-    What followed an action counts the less, the worse that action looks beside the best. κ = 0 is Peng's Q(λ), κ → ∞
+    What followed an action counts less the worse that action looks compared with the best. κ = 0 is Peng's Q(λ), κ → ∞
     Watkins', λ = 0 one-step, and λ = 1 with κ = 0 the Monte-Carlo return of an episode that terminated.
 
     Args:

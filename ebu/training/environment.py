@@ -43,7 +43,7 @@ class Interface:
         """Refuse an environment whose observations or actions are not those that an agent was made for."""
         if (self.spec, self.actions) != (other.spec, other.actions):
             shared = "" if str(self) != str(other) else f" ({self.spec} and {other.spec})"
-            raise UserError(f"the agent was made for {self}, the environment has {other}{shared}")
+            raise UserError(f"the agent was made for {self}, but the environment has {other}{shared}")
 
 
 class Step(NamedTuple):
@@ -137,7 +137,7 @@ class Environment:
         raise EnvironmentFailure(f"the environment {self.name} returned {what} {when}, {after}")
 
     def _tell_of_failure(self, error: BaseException, when: str, after: str) -> NoReturn:
-        """Whatever the environment raises, as one line that says when. Its ``sys.exit`` ends no run without a word."""
+        """Whatever the environment raises, as one line that says when; its ``sys.exit`` does not end a run silently."""
         if isinstance(error, UserError | RunFailure):
             raise error
         reason = " ".join(str(error).split())

@@ -81,6 +81,6 @@ def _takes_one_argument(function: Callable[..., Any]) -> bool:
         signature(function).bind(None)
     except TypeError:
         return False
-    except ValueError:  # some built-in functions do not tell what they take
+    except ValueError:  # some built-in functions have no signature
         return True
     return True

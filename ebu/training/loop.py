@@ -115,7 +115,7 @@ class TrainingLoop:
         return bool(self.step or self.updates or self.memory.end_episode)
 
     def plan(self, steps: int, start: int = 0) -> None:
-        """Schedules of ε, the step size and priorities over this many steps from step ``start`` on."""
+        """Schedules of ε, the learning rate and priorities over this many steps from step ``start`` on."""
         self.plan_start, self.planned_steps = start, steps
         until_learning = max(self.config.learner.learning_starts - start, 0)
         self.epsilon = epsilon_schedule(self.config.exploration, steps, until_learning)
@@ -229,7 +229,7 @@ class TrainingLoop:
 
     @property
     def policy(self) -> Policy:
-        """The policy to be judged."""
+        """The policy to be evaluated."""
         return self.policies.judged(self.rotation.leader())
 
     def evaluate(self) -> Evaluated:

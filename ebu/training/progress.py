@@ -78,7 +78,7 @@ class ProgressBar:
 
 
 class ProgressLines:
-    """The same in a line every ``interval`` seconds, for logs; nothing for what is over before."""
+    """The same in a line every ``interval`` seconds, for logs; nothing for what ends sooner."""
 
     def __init__(
         self, total: int, write: Callable[[str], None], interval: float = 30.0, clock: Callable[[], float] = time.monotonic
@@ -121,7 +121,7 @@ class ProgressLines:
 
 
 def duration(seconds: float) -> str:
-    """As one says it: 40 s, 12 min, 3 h 10 min, 28 h, 2 d 5 h, 40 d."""
+    """For people: 40 s, 12 min, 3 h 10 min, 28 h, 2 d 5 h, 40 d."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -53,7 +53,7 @@ class EpisodeReader:
         steps: list[Sequence[Any]] = []
         for i, item in enumerate(items):
             if not isinstance(item, tuple) or len(item) not in (5, 6):
-                raise UserError(f"transition {i} is no tuple {TRANSITION} but {shown(item)}")
+                raise UserError(f"transition {i} is not a tuple {TRANSITION}, got {shown(item)}")
             steps.append(item)
             if _truth(item[3], f"terminated of transition {i}") | _truth(item[4], f"truncated of transition {i}"):
                 yield self._of_transitions(steps, i + 1 - len(steps))
@@ -172,10 +172,10 @@ def _truth(value: Any, what: str) -> bool:
 
 
 def _probabilities(behaviour: Any, count: int) -> Array:
-    """With which the actions were taken; 1 where nobody recorded it."""
+    """The probabilities with which the actions were taken; 1 if they were not recorded."""
     if behaviour is None:
         return np.ones(count, np.float32)
     given = np.asarray(behaviour, np.float32)
     if given.shape != (count,) or not ((given > 0) & (given <= 1)).all():
-        raise UserError("the probabilities (behaviour) of a recorded episode are one for each action, above 0 and up to 1")
+        raise UserError("the probabilities (behaviour) of a recorded episode must be one for each action, above 0 and up to 1")
     return given

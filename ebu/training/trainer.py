@@ -139,7 +139,7 @@ class Trainer:
         if isinstance(event, EpisodeEnded) and event.was_cut and not self._announced_cuts:
             self._announced_cuts = True
             self._announce(
-                f"an episode was cut at {event.length:,} steps, its environment did not end it (see --max-episode-steps)"
+                f"an episode was truncated at {event.length:,} steps: its environment did not end it (see --max-episode-steps)"
             )
 
     def _while_evaluating(self) -> None:

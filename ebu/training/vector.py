@@ -35,7 +35,7 @@ START_METHOD = "fork" if sys.platform == "linux" else None
 # Gymnasium joins the frames of all environments at every reset, also of those that are not reset and have none yet.
 NO_EPISODE = {"begin": False}
 
-DIFFERENT = "the environments differ in their observations or actions; one agent needs them alike"
+DIFFERENT = "the environments differ in their observations or actions; for one agent they must be the same"
 
 
 class Member(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -172,8 +172,8 @@ class VectorEnvironments:
         return list(self._ask("at a checkpoint", lambda vector: vector.call("capture")))
 
     def bring_back(self, snapshots: Sequence[Snapshot], episodes: Sequence[OpenEpisode | None]) -> list[bool]:
-        self._ask("at resuming", lambda vector: vector.set_attr("saved", list(zip(snapshots, episodes))))
-        return list(self._ask("at resuming", lambda vector: vector.call("bring_back")))
+        self._ask("while resuming", lambda vector: vector.set_attr("saved", list(zip(snapshots, episodes))))
+        return list(self._ask("while resuming", lambda vector: vector.call("bring_back")))
 
     # ------------------------------------------------------------------ processes
 

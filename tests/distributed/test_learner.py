@@ -240,7 +240,7 @@ def test_each_rank_takes_the_gpu_of_its_number():
     assert [gpu_of_rank(cuda, rank, 2, gpus=2) for rank in range(2)] == [torch.device("cuda:0"), torch.device("cuda:1")]
     with pytest.raises(ebu.UserError, match=r"2 ranks on a machine with 1 GPU\(s\)"):
         gpu_of_rank(cuda, 0, 2, gpus=1)
-    with pytest.raises(ebu.UserError, match="cuda:1 is one GPU for all ranks"):
+    with pytest.raises(ebu.UserError, match="cuda:1 puts all ranks on one GPU"):
         gpu_of_rank(torch.device("cuda:1"), 0, 2, gpus=2)
 
 

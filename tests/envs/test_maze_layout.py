@@ -103,7 +103,7 @@ def test_impossible_settings_are_refused_in_one_line(size: int, density: float, 
         ([], "rows of length"),
         ([".x", ".."], "contains .'x'."),
         (["#.", ".."], "free both corners"),
-        ([".#", "#."], "no way"),
+        ([".#", "#."], "no path"),
     ],
 )
 def test_unusable_layouts_are_refused(layout: list[str], words: str) -> None:

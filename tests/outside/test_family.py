@@ -92,5 +92,5 @@ def test_a_missing_package_and_a_broken_environment_are_one_line():
     register_family(Family("broken", lambda name: name == "broken", {"quick": {}}, make=fail))
     with pytest.raises(UserError, match=r"^absent needs the package no_such_module_at_all, which is not installed$"):
         make_environment("absent")
-    with pytest.raises(UserError, match=r"^broken could not be made with its defaults: out of order$"):
+    with pytest.raises(UserError, match=r"^broken could not be created with its defaults: out of order$"):
         make_environment("broken")

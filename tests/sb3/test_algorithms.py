@@ -165,7 +165,7 @@ def test_callbacks_and_the_logger_of_sb3_see_it(tmp_path):
 WRONG = {
     "beta": (lambda: EBU("MlpPolicy", "CartPole-v1", beta=1.5), "beta must be between 0 and 1, got 1.5"),
     "lambda": (lambda: PengQ("MlpPolicy", "CartPole-v1", trace_lambda="1"), "trace_lambda must be between 0 and 1, got '1'"),
-    "n_steps": (lambda: EBU("MlpPolicy", "CartPole-v1", n_steps=3), "n_steps is for one-step targets, got 3"),
+    "n_steps": (lambda: EBU("MlpPolicy", "CartPole-v1", n_steps=3), "n_steps must be 1, got 3"),
     "memory": (
         lambda: EBU("MlpPolicy", "CartPole-v1", optimize_memory_usage=True, buffer_size=100),
         "whole episodes are replayed without optimize_memory_usage",

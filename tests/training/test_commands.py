@@ -55,7 +55,7 @@ def test_a_second_writer_is_told_which_process_holds_the_run(made, capsys):
     with RunLock(made):
         assert ebu_("resume", made) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"is being written by process {os.getpid()} on " in line and line.endswith("; stop it or wait for its end")
+    assert f"is being written by process {os.getpid()} on " in line and line.endswith("; stop it or wait until it ends")
 
 
 def test_a_finished_run_that_is_resumed_stays_as_it_is(run, capsys):
@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_may_end_in_half_a_line(run, capsys):
         (lambda run: (run / "metrics.jsonl").write_bytes(b'{"step": 5}\n{"step": 4}\n'), "line 2: step 4 after step 5"),
         (lambda run: (run / "metrics.jsonl").write_bytes(b'{"step": 5}\n{"step'), "ends in the middle of a line"),
         (lambda run: (run / "metrics.jsonl").write_bytes(b'{"step": 5}\n'), "has 12 bytes, and had "),
-        (lambda run: (run / "metrics.jsonl").write_bytes(b"x\n" * 10**5), "the lines after these were not looked at"),
+        (lambda run: (run / "metrics.jsonl").write_bytes(b"x\n" * 10**5), "later lines were not checked"),
     ],
     ids=range(9),
 )

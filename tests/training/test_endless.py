@@ -32,7 +32,7 @@ def endless():
 def test_an_episode_without_end_is_cut_at_the_bound_and_learned_from(settings, bound):
     events = []
     agent = ebu.EBU("Endless-v0", **SMALL, **settings)
-    with pytest.warns(UserWarning, match=f"an episode was cut at {bound} steps") as told:
+    with pytest.warns(UserWarning, match=f"an episode was truncated at {bound} steps") as told:
         agent.learn(200, callback=events.append)
     assert len(told) == 1  # once
     ended = [event for event in events if isinstance(event, EpisodeEnded)]

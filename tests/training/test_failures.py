@@ -188,7 +188,7 @@ def test_a_report_shows_the_failure_and_the_versions(tmp_path, moody):
         assert main(["train", "--env", "Moody-v0", *FLAGS.split(), "--run", str(tmp_path / "runs" / name)]) == 1
     page = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "2 failed" in page and "failed: the environment Moody-v0 raised OSError at step 4" in page
-    assert "What the runs ran with (2 of 2 recorded it)" in page and software_versions()["torch"] in page
+    assert "Software of the runs (2 of 2 recorded it)" in page and software_versions()["torch"] in page
 
 
 # ---------------------------------------------------------------------- a disk that fills up

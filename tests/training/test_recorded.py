@@ -115,7 +115,7 @@ ZERO, NAN = np.zeros(2, np.float32), np.array([0.0, np.nan], np.float32)
         ([], "the list is empty"),
         (3, "remember takes Episodes"),
         ([3], "remember takes Episodes"),
-        ([(ZERO, 1, 0.0)], "transition 0 is no tuple"),
+        ([(ZERO, 1, 0.0)], "transition 0 is not a tuple"),
         ([(np.zeros(3), 1, 0.0, True, False)], "observation 0 of a recorded episode is not one of Corridor"),
         ([(NAN, 1, 0.0, True, False)], "with nan at index"),
         ([(ZERO, 2, 0.0, True, False)], "a recorded action is 2; actions are whole numbers from 0 to 1"),

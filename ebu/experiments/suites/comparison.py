@@ -127,7 +127,7 @@ def comparison_table(rows: Sequence[Row]) -> output.Table:
     ]  # fmt: skip
     header = (
         "method", "tasks", "runs", "area under the curve", f"steps over those of {rival or 'the rival'}",
-        "thresholds, of which nobody reaches", "in the protocol's words", "steps over DQN's", "P(run beats one of the rival)",
+        "thresholds, of which neither reaches", "in the protocol's words", "steps over DQN's", "P(run beats one of the rival)",
         "score with rewards at the end / as they are", "minutes of a run",
     )  # fmt: skip
     title = "Over the whole suite, against the best of EBU and Peng's Q(λ) (95 % bootstrap intervals over seeds)"

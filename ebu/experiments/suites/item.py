@@ -82,7 +82,7 @@ def note(budget: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
             f"{len(full['methods'])}, {mine['scale']['steps']:,} steps instead of {full['scale']['steps']:,}"
         )
     if budget == "quick":
-        words += ". This shows that everything runs; nobody has learned much yet"
+        words += ". This shows that everything runs; no method has learned much yet"
     return f"{words}."
 
 

@@ -1,4 +1,4 @@
-"""How many steps a method needs beside another: the ratio of steps to the thresholds, by the protocol of docs/beyond.md."""
+"""The steps a method needs compared with another: the ratio of steps to the thresholds, by the protocol of docs/beyond.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def over(mine: Runs, theirs: Runs, limits: Mapping[str, int]) -> float | None:
 
 
 def steps_over(name: str, mine: Runs, theirs: Runs | None, limits: Mapping[str, int]) -> Row:
-    """The geometric mean over tasks and thresholds of our steps over theirs, and how many thresholds nobody reached."""
+    """The geometric mean over tasks and thresholds of our steps over theirs, and how many thresholds neither reached."""
     if theirs is None:
         return {**fields(name, None), f"{name}_thresholds": None, f"{name}_left_out": None}
     pairs = _pairs(mine, theirs, limits)
@@ -47,8 +47,8 @@ def _reached(runs: Sequence[Row]) -> Floats:
 def steps_ratios(ours: Floats, theirs: Floats, limit: float) -> Floats:
     """Median steps of ours over theirs, by threshold; NaN where neither reaches it.
 
-    Who does not reach it counts with the least it can need, all steps of the run, where it is the rival; with twice that,
-    where it is us.
+    If the rival does not reach it, it counts as needing all steps of the run, the least it can need; if our method does not,
+    as needing twice that.
     """
     us, them = np.median(ours, axis=0), np.median(theirs, axis=0)
     neither = np.isinf(us) & np.isinf(them)

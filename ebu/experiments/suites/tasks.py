@@ -165,7 +165,7 @@ LINES = {"-": 1, "--": 2, "-.": 3, ":": 4}
 
 
 def look_of(label: str) -> tuple[str, Any, float]:
-    """Colour, line and width: a changed method has its own colour, with dashes that are nobody else's."""
+    """Colour, line and width: a changed method has its own colour, with dashes that no other method has."""
     method, change = without_change(label)
     colour, line, width = LOOK[method]
     return (colour, (0, (2 + 2 * CHANGES.index(change), 1, LINES[line], 1)), 1.5) if change else (colour, line, width)

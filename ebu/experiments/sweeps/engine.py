@@ -74,7 +74,7 @@ def run_trials(trials: Sequence[Trial], out: Path, engine: Engine) -> list[Path]
             drop_checkpoints(job.path)
     if failed := [job for job in sweep.jobs if job.state == "failed"]:
         for job in failed:
-            print(f"{job.trial.id} failed: {job.reason}\n  see more: ebu resume {job.path} --debug", file=sys.stderr)
+            print(f"{job.trial.id} failed: {job.reason}\n  for details: ebu resume {job.path} --debug", file=sys.stderr)
         kept = f"{sweep.count('finished')} are finished and kept"
         raise RunFailure(f"{len(failed)} of {len(sweep.jobs)} trials failed; {kept}; run the command again to retry")
     if sweep.stops:

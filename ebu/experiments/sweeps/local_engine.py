@@ -20,7 +20,7 @@ from ebu.experiments.sweeps.store import address_of
 from ebu.experiments.sweeps.sweep import REFRESH_SECONDS, Job, Outcome, Sweep, look
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-BUSY_SECONDS = 1.0  # before a trial that another sweep is at is looked at again
+BUSY_SECONDS = 1.0  # before a trial that another sweep holds is checked again
 
 
 def cores() -> int:
@@ -31,7 +31,7 @@ def cores() -> int:
 @dataclass(frozen=True)
 class LocalEngine:
     workers: int = 0
-    """Trials at once; 0 means one for each core."""
+    """Trials in parallel; 0: one for each core."""
     retries: int = 3
     """How often a trial whose process died is restarted from its checkpoint."""
     store: str = ""
@@ -43,7 +43,7 @@ class LocalEngine:
 
 
 class _Pool:
-    """A thread for each worker process hands it one trial after another; the main thread shows how they stand."""
+    """A thread for each worker process hands it one trial after another; the main thread shows their state."""
 
     def __init__(self, engine: LocalEngine, sweep: Sweep) -> None:
         self._engine = engine
@@ -107,14 +107,14 @@ class _Pool:
                 return self._postpone(job)
         tries = self._engine.retries + 1
         log = job.path / "log.txt"
-        job.end("failed", f"its process died {tries} times ({outcome.reason}); its last words may be in {log}")
+        job.end("failed", f"its process died {tries} times ({outcome.reason}); its last output may be in {log}")
 
     def _order(self, job: Job) -> dict[str, str]:
         store = address_of(self._engine.store, job.trial.id)
         return {"path": str(job.path), "config": to_json(job.trial.config()), "store": store}
 
     def _postpone(self, job: Job) -> None:
-        """Another sweep is at this trial: look again when the others are done."""
+        """Another sweep holds this trial: check it again when the others are done."""
         time.sleep(BUSY_SECONDS)
         job.state = "waiting"
         with self._lock:

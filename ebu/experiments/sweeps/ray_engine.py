@@ -45,13 +45,13 @@ Files = dict[str, bytes]  # by their path in the run folder
 @dataclass(frozen=True)
 class RayEngine:
     address: str = ""
-    """Of the cluster, as Ray writes it ("auto", "host:6379", "ray://host:10001"); none starts one here."""
+    """Address of the cluster, as Ray writes it ("auto", "host:6379", "ray://host:10001"); without one, starts one here."""
     workers: int = 0
-    """Trials at once; 0 means as many as the cluster has room for."""
+    """Trials in parallel; 0: as many as the cluster has room for."""
     cpus: float = 1.0
-    """Processors each trial is given."""
+    """CPUs for each trial."""
     gpus: float = 0.0
-    """Graphics processors each trial is given; with a share of one, several trials use it."""
+    """GPUs for each trial; with a fraction, several trials share one."""
     retries: int = 20
     """How often a trial whose worker or node was lost is restarted."""
     store: str = ""
@@ -292,7 +292,7 @@ def carry_out_on_node(order: Order, board: Any) -> tuple[Outcome, Files]:
 
 @contextmanager
 def _telling(ray: Any, board: Any, name: str, path: Path) -> Iterator[threading.Event]:
-    """Meanwhile, a thread tells the board how the trial stands, and interrupts it when it is to stop."""
+    """Meanwhile, a thread reports the trial's progress to the board, and interrupts the trial when it is to stop."""
     from ebu.experiments.sweeps.worker import interrupt
 
     over, asked_to_stop = threading.Event(), threading.Event()

@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass
 class Job:
-    """One trial of the sweep, and how it stands."""
+    """One trial of the sweep, and its state."""
 
     trial: Trial
     path: Path
@@ -174,7 +174,7 @@ class Sweep:
         if failed := self.count("failed"):
             parts.append(f"{failed} failed")
         if self.stops:
-            parts.append("stopping at checkpoints (Ctrl-C again: at once)")
+            parts.append("stopping at checkpoints (Ctrl-C again to stop at once)")
         elif running := self.count("running"):
             parts += [f"{running} running", f"about {duration(self.seconds_left())} left"]
         return ", ".join(parts)

@@ -48,7 +48,7 @@ def _best(work: Work, confirmed: Mapping[str, Sequence[float]]) -> str:
             [name, str(len(values)), f"{_mean(values):.4g}", ", ".join(f"{v:.4g}" for v in values)]
             for name, values in confirmed.items()
         ]
-        parts.append(html.table(["", "seeds", "mean score", "each"], rows, "On seeds that no trial of the study had"))
+        parts.append(html.table(["", "seeds", "mean score", "each"], rows, "On seeds that no trial of the study used"))
     return "".join(parts) + html.command(f"ebu train --preset {work.best_file}")
 
 
@@ -77,14 +77,14 @@ def _history(work: Work, trials: Sequence[Any]) -> str:
 def _importances(work: Work) -> str:
     found = importances(work.study)
     if not found:
-        return "<p>It takes more complete trials to say.</p>"
+        return "<p>More completed trials are needed to estimate this.</p>"
 
     def draw(axes: Any) -> None:
         names = list(found)[::-1]
         axes.barh(names, [found[name] for name in names], color=BLUE)
         axes.set(xlabel="importance")
 
-    words = "How much each setting tells good trials from the others (PED-ANOVA), as a share of all."
+    words = "How well each setting separates good trials from the others (PED-ANOVA), as a share of the total."
     return _figure(work.out / "importances.png", draw, "Importance of each setting: " + _listed(found), words)
 
 

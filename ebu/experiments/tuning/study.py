@@ -78,7 +78,7 @@ def open_study(plan: Plan, storage: str, name: str) -> Any:
         )
     if known is None:
         study.set_user_attr(OWN, plan.subject())
-        study.enqueue_trial(plan.default)  # so that the best is never worse than what one begins with
+        study.enqueue_trial(plan.default)  # so that the best is never worse than the starting settings
     seed = plan.config.run.seed + len(study.trials)  # a study that is continued does not draw the same again
     study.sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     study.pruner = make_pruner(plan.pruner, plan.config.steps)
@@ -102,7 +102,7 @@ class Work:
         return self.out / "best.toml"
 
     def run(self, trials: int) -> None:
-        """Until the study has this many trials that are over, those of other machines among them."""
+        """Run until the study has this many ended trials, including those of other machines."""
         while batch := self._next(trials):
             try:
                 self._carry_out(batch)
@@ -150,7 +150,7 @@ class Work:
         return self.out.resolve() / "trials" / one.id
 
     def _tell(self, asked: Any, folder: Path, interrupted: bool) -> bool:
-        """The study hears how a trial ended; one that was interrupted goes on another time."""
+        """Tell the study how a trial ended; an interrupted one is continued later."""
         states = import_optuna().trial.TrialState
         value = score(folder)
         if is_finished(folder) and was_pruned(folder):
@@ -173,7 +173,7 @@ class Work:
             write_atomically(self.best_file, preset_text(settings, f"Found by ebu tune. {words}"))
 
     def confirm(self, seeds: int) -> dict[str, list[float]]:
-        """Scores of the best and of the starting settings, both on seeds that no trial had."""
+        """Scores of the best and of the starting settings, both on seeds that no trial used."""
         best = best_trial(self.study)
         if best is None or not seeds:
             return {}

@@ -13,7 +13,7 @@ function slider(words, value, change) {
   return html("label", { class: "slider" }, words, input);
 }
 
-/* What a reader has chosen outlives the page's reloading itself. */
+/* A reader's choices are kept when the page reloads itself. */
 const kept = {
   read(id) { try { return JSON.parse(sessionStorage.getItem(`ebu-${id}`)) ?? {}; } catch { return {}; } },
   write(id, state) { try { sessionStorage.setItem(`ebu-${id}`, JSON.stringify(state)); } catch { /* not allowed here */ } },
@@ -88,7 +88,7 @@ class GameBars {
     const choose = html("select", { "aria-label": "Which comparison", onchange: () => { this.view = choose.value; this.draw(); } },
       Object.keys(panel.views).map((name) => html("option", { value: name }, name)));
     const save = () => download("games.csv", [["game", "relative score (%)", "score", "baseline"], ...panel.views[this.view].rows]);
-    const tools = html("div", { class: "tools" }, choose, switchBox("squeeze large values", true, (on) => { this.squeeze = on; this.draw(); }),
+    const tools = html("div", { class: "tools" }, choose, switchBox("compress large values", true, (on) => { this.squeeze = on; this.draw(); }),
       html("button", { type: "button", class: "button", onclick: save }, "CSV"));
     place.replaceChildren(tools, this.words, this.plot);
     new ResizeObserver(() => this.plot.clientWidth !== this.width && this.draw()).observe(this.plot);
