@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ebu.algorithms.optimality_tightening import OptimalityTightening
     from ebu.algorithms.peng import PengQ
     from ebu.algorithms.per import PrioritizedDQN
+    from ebu.algorithms.redistributed_q import RedistributedQ
     from ebu.algorithms.retrace import Retrace
     from ebu.algorithms.watkins import WatkinsQ
 
@@ -45,6 +46,7 @@ __all__ = [
     "OptimalityTightening",
     "PengQ",
     "PrioritizedDQN",
+    "RedistributedQ",
     "Retrace",
     "RunFailure",
     "UserError",

@@ -55,7 +55,7 @@ def differences(config: Config) -> dict[str, Any]:
 
 def in_words(config: Config) -> str:
     """What the settings make of plain DQN, in one line: the "dqn" of a preset may well be a double DQN with soft targets."""
-    learner = config.learner
+    learner = override(config, **find_method(config.algo).overrides(config)).learner
     each = "every step" if learner.target_update_interval == 1 else f"every {learner.target_update_interval:,} steps"
     falling = " falling to 0" if learner.learning_rate_schedule == "linear" else ""
     updates = "every step" if learner.train_freq == 1 else f"every {learner.train_freq} steps"

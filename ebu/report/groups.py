@@ -36,6 +36,7 @@ NAMES = {
     "watkins": "Watkins' Q(λ)",
     "optimality-tightening": "OT",
     "ensemble-q": "ensemble Q(λ)",
+    "redistributed-q": "redistributed Q(λ)",
 }
 
 COLOURS = 6  # of the style sheet
@@ -51,6 +52,7 @@ PREFERRED = (
     "peng",
     "watkins",
     "ensemble-q",
+    "redistributed-q",
 )
 
 

@@ -50,7 +50,8 @@ def test_every_method_tries_three_values_and_has_a_look_of_its_own():
     by_algo = {}
     for label, (algo, _) in (tasks.BASELINES | tasks.CANDIDATES).items():
         by_algo.setdefault("dqn" if algo == "n-step" else algo, []).append(label)
-    assert {algo: len(labels) for algo, labels in by_algo.items()} == {"ebu": 3, "peng": 3, "dqn": 3, "ensemble-q": 3}
+    methods = ("ebu", "peng", "dqn", "redistributed-q", "ensemble-q")
+    assert {algo: len(labels) for algo, labels in by_algo.items()} == dict.fromkeys(methods, 3)
     assert sorted(label for labels in tasks.RIVALS for label in labels) == sorted(by_algo["ebu"] + by_algo["peng"])
     labels = [*tasks.EVERY_METHOD, *(tasks.with_change(label, change) for label in by_algo["ebu"] for change in tasks.CHANGES)]
     assert len({tasks.look_of(label)[:2] for label in labels}) == len(labels)

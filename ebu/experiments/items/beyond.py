@@ -24,9 +24,12 @@ from ebu.experiments.suites.tasks import (
     EBU_HALF,
     EBU_ONE,
     ENSEMBLE,
+    FAST,
     INGREDIENTS,
+    LATE,
     LONG,
     PENG,
+    REDISTRIBUTED,
     RESETS,
     TRIED_CHANGES,
     TWICE,
@@ -64,18 +67,25 @@ TASKS = (*both_ways("SpaceInvaders", "Breakout"), *minigrid("DoorKey-5x5", "Simp
 # The best value of each method, which is tried with the changes, too. Until all are compared: those of the looks.
 BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE = EBU_HALF, PENG, DQN, ENSEMBLE
 BEST = (BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE)
-TRIED = tuple(with_change(label, change) for change in TRIED_CHANGES for label in BEST)
+TRIED = (
+    *(with_change(label, change) for change in TRIED_CHANGES for label in BEST),
+    with_change(REDISTRIBUTED, LONG),  # which has the fast recipe in any case
+)
+GIVEN_THE_SAME = tuple(with_change(label, LATE) for label in (BEST_EBU, BEST_PENG))  # the rivals with what is new
 EXPLAINING = (
+    *GIVEN_THE_SAME,
     with_change(EBU_ONE, LONG),
     *(with_change(label, WIDE) for label in (BEST_EBU, BEST_DQN)),
     *(with_change(label, change) for label in (BEST_EBU, BEST_ENSEMBLE) for change in (TWICE, RESETS)),
 )
 METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *INGREDIENTS, *TRIED, *EXPLAINING)
-LOOKS = (*BASELINES, *CANDIDATES, *TRIED)
+LOOKS = (*BASELINES, *CANDIDATES, *TRIED, *GIVEN_THE_SAME)
+JUDGED = (DQN, BEST_EBU, EBU_ONE, BEST_PENG, *(with_change(label, FAST) for label in (BEST_EBU, BEST_PENG)), REDISTRIBUTED)
 
+QUICK_METHODS = (EBU_HALF, PENG, DQN, REDISTRIBUTED)
 QUICK: dict[str, Any] = {"steps": 3_000, "learning_starts": 500, "eval_every": 500, "eval_episodes": 3, "log_every": 500}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "quick": {"tasks": (TASKS[0], TASKS[2]), "methods": (EBU_HALF, PENG, DQN, ENSEMBLE), "seeds": 1, "scale": SCALE | QUICK},
+    "quick": {"tasks": (TASKS[0], TASKS[2]), "methods": QUICK_METHODS, "seeds": 1, "scale": SCALE | QUICK},
     "laptop": {"tasks": TASKS[:4], "methods": LOOKS, "seeds": 3, "scale": SCALE},
     "full": {"tasks": TASKS, "methods": METHODS, "seeds": 10, "scale": SCALE},
 }

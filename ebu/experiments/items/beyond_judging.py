@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebu.experiments.items.beyond import QUICK, SCALE, both_ways, maze, minigrid
+from ebu.experiments.items.beyond import JUDGED, QUICK, QUICK_METHODS, SCALE, both_ways, maze, minigrid
 from ebu.experiments.suites.comparison import compare
 from ebu.experiments.suites.item import suite
-from ebu.experiments.suites.tasks import DQN, EBU_HALF, EBU_ONE, ENSEMBLE, PENG, Task
+from ebu.experiments.suites.tasks import Task
 
 CLASSIC = "classic control"
 TASKS = (
@@ -25,12 +25,10 @@ TASKS = (
     Task("Acrobot", "Acrobot-v1", -495.0, -100.0, group=CLASSIC),
     Task("LunarLander", "LunarLander-v3", -200.0, 200.0, group=CLASSIC),
 )
-METHODS = (EBU_HALF, EBU_ONE, PENG, DQN, ENSEMBLE)
-
 SETTINGS: dict[str, dict[str, Any]] = {
-    "quick": {"tasks": (TASKS[0], TASKS[8]), "methods": (EBU_HALF, PENG, DQN, ENSEMBLE), "seeds": 1, "scale": SCALE | QUICK},
-    "laptop": {"tasks": TASKS, "methods": METHODS, "seeds": 3, "scale": SCALE},
-    "full": {"tasks": TASKS, "methods": METHODS, "seeds": 10, "scale": SCALE},
+    "quick": {"tasks": (TASKS[0], TASKS[8]), "methods": QUICK_METHODS, "seeds": 1, "scale": SCALE | QUICK},
+    "laptop": {"tasks": TASKS, "methods": JUDGED, "seeds": 3, "scale": SCALE},
+    "full": {"tasks": TASKS, "methods": JUDGED, "seeds": 10, "scale": SCALE},
 }
 
 ALT = (

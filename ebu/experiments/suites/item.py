@@ -12,7 +12,7 @@ from ebu.experiments.suites.columns import Row
 from ebu.experiments.suites.picture import draw
 from ebu.experiments.suites.rows import Comparing, aggregate_row, ceilings_of, curve_rows, evaluations, run_row
 from ebu.experiments.suites.tables import tables
-from ebu.experiments.suites.tasks import ADAPTIVE, ENSEMBLE, METHODS, QUICK_METHODS, TELLING, Task, settings_of
+from ebu.experiments.suites.tasks import ADAPTIVE, METHODS, QUICK_METHODS, REDISTRIBUTED, TELLING, Task, settings_of
 from ebu.experiments.sweeps.trials import Trial, in_rounds, trial
 from ebu.report.rows import read_run
 
@@ -66,7 +66,7 @@ def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
     def turn(one: Trial) -> int:
         if one.label == ADAPTIVE:
             return 2 * int(settings["seeds"]) + one.seed - seed
-        return 2 * (one.seed - seed) + (one.label not in (*TELLING, ENSEMBLE))
+        return 2 * (one.seed - seed) + (one.label not in (*TELLING, REDISTRIBUTED))
 
     return in_rounds(found, turn)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ebu.algorithms.redistributed_q import FAST_RECIPE
 from ebu.experiments import plots
 
 EBU_HALF, EBU_ONE, ADAPTIVE = "EBU (β=0.5)", "EBU (β=1)", "EBU (adaptive β)"
@@ -24,6 +25,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 # For the comparison beyond the paper: the values each method may try, and the new one without each of its parts.
 EBU_MORE, PENG_7, PENG_9, DOUBLE_DQN = "EBU (β=0.75)", "Peng's Q(λ=0.7)", "Peng's Q(λ=0.9)", "double DQN"
+REDISTRIBUTED = "redistributed Q(λ=0.5)"
+REDISTRIBUTED_7, REDISTRIBUTED_9 = "redistributed Q(λ=0.7)", "redistributed Q(λ=0.9)"
 ENSEMBLE = "ensemble Q(λ)"
 ENSEMBLE_MORE, ENSEMBLE_GATE = f"{ENSEMBLE}, λ to 0.9", f"{ENSEMBLE}, gate"
 BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -38,11 +41,15 @@ BASELINES: dict[str, tuple[str, dict[str, Any]]] = {
     N_STEP: METHODS[N_STEP],
 }
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
+    REDISTRIBUTED: ("redistributed-q", {}),
+    REDISTRIBUTED_7: ("redistributed-q", {"trace_lambda": 0.7}),
+    REDISTRIBUTED_9: ("redistributed-q", {"trace_lambda": 0.9}),
     ENSEMBLE: ("ensemble-q", {}),
     ENSEMBLE_MORE: ("ensemble-q", {"trace_lambdas": (0.6, 0.7, 0.8, 0.9)}),
     ENSEMBLE_GATE: ("ensemble-q", {"gate": 1.0}),
 }
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "redistributed Q(λ=0): one-step": ("redistributed-q", {"trace_lambda": 0.0}),
     "without the horizon": ("ensemble-q", {"horizon_updates": 0}),
     "own bootstrap": ("ensemble-q", {"bootstrap": "own"}),
     "all act": ("ensemble-q", {"acting": "mean"}),
@@ -72,11 +79,12 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
 EVERY_METHOD = METHODS | BASELINES | CANDIDATES | ABLATIONS | INGREDIENTS | TRIED
 RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG, PENG_7, PENG_9))  # the better of the two methods is to be beaten
 
-# Any method with one thing changed; its label is made by ``with_change``. The fast recipe and a longer
-# horizon count among the values that a method tries. The others cost more arithmetic: they explain, and decide nothing.
+# Any method with one thing changed; its label is made by ``with_change``. The fast recipe and a longer horizon count among
+# the values that a method tries. The others explain, and decide nothing: they cost more arithmetic, or give a rival what is
+# new in the candidate.
 FAST, LONG, FAST_LONG, WIDE = "fast recipe", "γ=0.997", "fast recipe and γ=0.997", "4 times as wide"
-TWICE, RESETS = "2 updates per step", "2 updates per step, resets"
-CHANGES = (FAST, LONG, FAST_LONG, WIDE, TWICE, RESETS)
+TWICE, RESETS, LATE = "2 updates per step", "2 updates per step, resets", "redistributed rewards"
+CHANGES = (FAST, LONG, FAST_LONG, WIDE, TWICE, RESETS, LATE)
 TRIED_CHANGES = (FAST, LONG, FAST_LONG)
 
 
@@ -104,14 +112,7 @@ def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, 
     algo, own = EVERY_METHOD[method]
     settings = {**scale, **task.settings, **own}
     updates = settings["steps"] // settings["train_freq"]
-    fast = {
-        "layer_norm": True,
-        "learning_rate": 5e-4,
-        "learning_rate_schedule": "linear",
-        "max_grad_norm": 10.0,
-        "tau": 0.005,
-        "target_update_interval": settings["train_freq"],  # τ is that of every update
-    }
+    fast = FAST_RECIPE | {"target_update_interval": settings["train_freq"]}  # τ is that of every update
     growing = {"initial_horizon": 0.1, "horizon_updates": updates // 2}  # γ from 0.97, as ever
     long = {"gamma": 0.997} | (growing if algo == "ensemble-q" else {})
     changed: dict[str, dict[str, Any]] = {
@@ -122,6 +123,7 @@ def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, 
         WIDE: {"features_dim": 4 * task.hidden_units, "hidden_sizes": (task.hidden_units, 4 * task.hidden_units)},
         TWICE: {"gradient_steps": 2},
         RESETS: {"gradient_steps": 2, "reset_every": 2 * updates // 5},
+        LATE: {"redistribute_rewards": True},
     }
     return algo, settings | changed[change]
 
@@ -146,6 +148,10 @@ LOOK: dict[str, tuple[str, str, float]] = {  # colour, line, width
     N_STEP_10: ("#8B6508", ":", 1.5),
     RETRACE_9: ("#F4A582", "-.", 1.5),
     RETRACE_1: ("#92230F", "-.", 1.5),
+    REDISTRIBUTED: ("#006837", "-", 2.6),
+    REDISTRIBUTED_7: ("#31A354", "-", 1.7),
+    REDISTRIBUTED_9: ("#78C679", "-", 1.7),
+    "redistributed Q(λ=0): one-step": ("#006837", ":", 1.5),
     ENSEMBLE: (plots.VERMILION, "-", 2.4),
     ENSEMBLE_MORE: (plots.VERMILION, "--", 1.5),
     ENSEMBLE_GATE: (plots.PINK, "-", 1.7),

@@ -1,0 +1,246 @@
+"""Rewards that are paid at the end of an episode are found at the steps that earn them."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, strategies
+
+import ebu
+from ebu.agent import AGENTS
+from ebu.errors import Interrupted, UserError
+from ebu.learning.reward_model import (
+    GROWTH,
+    ReturnStatistics,
+    RewardModel,
+    episode_of_step,
+    paid_at_the_end,
+    redistributed,
+)
+from ebu.memory.samplers import whole_episodes
+from ebu.types import Episode
+from tests.tolerance import in_double
+
+STATES, ACTIONS = 16, 4
+NETWORK = {"hidden_sizes": (32,), "learning_starts": 10**6, "eval_every": 0}
+HIDDEN = np.zeros((STATES, ACTIONS))  # what steps of the little world below earn
+HIDDEN[3, 1], HIDDEN[7, 2], HIDDEN[12, 0] = 1.0, -2.0, 3.0
+
+
+def loop_with(episodes, **settings):
+    """A training loop on FrozenLake's spaces whose memory holds these episodes."""
+    loop = ebu.PengQ("FrozenLake-v1", seed=0, redistribute_rewards=True, **NETWORK | settings).loop
+    for episode in episodes:
+        loop.memory.add(episode)
+    return loop
+
+
+def episode(states, actions, rewards):
+    ones = np.ones(len(actions), np.float32)
+    observations = np.asarray(states, np.int64).reshape(-1, 1)
+    return Episode(observations, np.asarray(actions), np.asarray(rewards, np.float32), ones, True)
+
+
+def random_episode(rng, scale=1.0, is_late=True):
+    """Steps between random states; what they earn is paid where it is earned, or all of it at the end."""
+    length = int(rng.integers(3, 12))
+    states, actions = rng.integers(STATES, size=length + 1), rng.integers(ACTIONS, size=length)
+    earned = scale * HIDDEN[states[:-1], actions]
+    paid = np.append(np.zeros(length - 1), earned.sum()) if is_late else earned
+    return episode(states, actions, paid)
+
+
+def every_episode(loop):
+    return whole_episodes(loop.memory, np.arange(loop.memory.first_episode, loop.memory.end_episode))
+
+
+# ---------------------------------------------------------------------- pure parts
+
+CONTINUES = np.array([True, True, False, False, True, False])  # episodes of 3, 1 and 2 steps
+
+
+def test_steps_know_their_episode():
+    episodes, count = episode_of_step(CONTINUES)
+    assert episodes.tolist() == [0, 0, 0, 1, 2, 2] and count == 3
+
+
+def test_an_episode_is_paid_at_its_end_if_nothing_is_paid_before():
+    rewards = np.array([0, 0, 5, 5, 1, 0], np.float32)
+    assert paid_at_the_end(rewards, CONTINUES).tolist() == [True, True, False]
+    assert paid_at_the_end(np.zeros(6, np.float32), CONTINUES).all()
+
+
+def test_new_rewards_are_a_mixture_by_the_explained_share_in_late_episodes_only():
+    rewards, predicted = np.array([0, 4, 1, 1], np.float32), np.array([1.0, 3.0, 9.0, 9.0])
+    is_late = np.array([True, True, False, False])
+    assert redistributed(rewards, predicted, is_late, 0.25).tolist() == [0.25, 3.75, 1, 1]
+    assert redistributed(rewards, predicted, is_late, 0.0).tolist() == rewards.tolist()
+    assert redistributed(rewards, predicted, is_late, 1.0).tolist() == [1, 3, 1, 1]
+
+
+@given(strategies.lists(strategies.tuples(strategies.floats(-9, 9), strategies.floats(-9, 9)), min_size=2, max_size=5))
+def test_the_sum_of_rewards_stays_where_predictions_sum_up_to_it(pairs):
+    """Whatever the share: both the rewards and the predictions sum up to the return."""
+    predicted = np.array([first for first, _ in pairs])
+    rewards = np.zeros(len(pairs), np.float32)
+    rewards[-1] = predicted.sum()
+    for share in (0.0, 0.3, 1.0):
+        new = redistributed(rewards, predicted, np.ones(len(pairs), bool), share)
+        np.testing.assert_allclose(new.sum(), predicted.sum(), atol=1e-5)
+
+
+def test_statistics_by_hand():
+    """Returns 0 and 2 (mean 1, variance 1) predicted as 0 and 1; then a span with returns 4 and 4, predicted exactly."""
+    first = ReturnStatistics().added(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
+    assert (first.mean, first.square, first.error, first.variance) == (1.0, 2.0, 0.5, 1.0)
+    assert first.explained == 0.5 and first.unit == 1.0
+    second = first.added(np.array([4.0, 4.0]), np.array([4.0, 4.0]))  # each span counts half
+    assert (second.mean, second.square, second.error) == (2.5, 9.0, 0.25)
+    assert second.explained == pytest.approx(1 - 0.25 / 2.75)
+
+
+def test_nothing_is_explained_where_all_returns_are_equal_and_their_unit_stays_open():
+    same = ReturnStatistics().added(np.array([3.0, 3.0]), np.array([3.0, 3.0]))
+    assert same.explained == 0.0 and same.unit == 0.0
+
+
+def test_the_unit_follows_returns_that_have_grown_much_and_no_others():
+    statistics = ReturnStatistics().added(np.array([0.0, 2.0]), np.zeros(2))
+    grown = statistics.added(np.array([0.0, 4.0]), np.zeros(2))
+    assert grown.unit == 1.0
+    much = grown.added(np.array([0.0, 1_000.0]), np.zeros(2))
+    assert much.unit == pytest.approx(np.sqrt(much.variance)) and much.unit > GROWTH
+
+
+@given(strategies.lists(strategies.tuples(strategies.floats(-1e3, 1e3), strategies.floats(-1e3, 1e3)), min_size=1))
+def test_the_explained_share_is_a_share(pairs):
+    statistics = ReturnStatistics()
+    for pair in pairs:
+        returns = np.array(pair)
+        statistics = statistics.added(returns, returns[::-1])
+        assert 0.0 <= statistics.explained <= 1.0
+
+
+# ---------------------------------------------------------------------- the model
+
+
+@pytest.mark.parametrize("scale", [1.0, 1_000.0])
+def test_what_each_step_earns_is_found_from_returns_alone(scale):
+    rng = np.random.default_rng(0)
+    loop = loop_with([random_episode(rng, scale) for _ in range(400)])
+    model, draws = loop.reward_model, np.random.default_rng(1)
+    assert model is not None
+    for _ in range(600):
+        span = loop.sampler.sample(loop.memory, 256, draws)
+        model.learn(model.redistribute(span))
+    span = every_episode(loop)
+    found = model.redistribute(span).span.rewards
+    earned = scale * HIDDEN[span.frames[span.rows, 0], span.actions]
+    assert model.statistics.explained > 0.95
+    assert np.abs(found - earned).max() < 0.5 * scale  # where rewards are −2, 1 and 3 times the scale
+    assert np.abs(span.rewards - earned).max() > 2 * scale  # before
+
+
+def test_one_step_of_learning_is_the_gradient_of_the_squared_error_of_returns_over_lengths():
+    """Against automatic differentiation of the sum over episodes of (R − Σ r̂)² / T, divided by all steps."""
+    with in_double():
+        rng = np.random.default_rng(2)
+        loop = loop_with([random_episode(rng) for _ in range(20)])
+        model = loop.reward_model
+        span = every_episode(loop)
+        lesson = model.redistribute(span)
+        module = copy.deepcopy(model.learner.online.skeleton).to_empty(device="cpu")
+        module.load_state_dict(model.learner.online.named_tensors())
+        outputs = module(torch.from_numpy(span.states(span.rows)))[torch.arange(len(span)), torch.from_numpy(span.actions)]
+        loss, start = torch.zeros(()), 0
+        for end in np.flatnonzero(~span.continues) + 1:
+            lacking = float(span.rewards[start:end].sum()) / lesson.statistics.unit - outputs[start:end].sum()
+            loss, start = loss + lacking**2 / (end - start), end
+        (loss / len(span)).backward()
+        expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])
+        model.learn(lesson)
+        # Targets are stored in single precision.
+        torch.testing.assert_close(model.learner.online.gradient[0], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_episodes_paid_on_the_way_are_neither_changed_nor_learned_from():
+    rng = np.random.default_rng(3)
+    paid_on_the_way = [one for _ in range(30) if (one := random_episode(rng, is_late=False)).rewards[:-1].any()]
+    loop = loop_with(paid_on_the_way)
+    before = copy.deepcopy(loop.reward_model.state_dict())
+    span = every_episode(loop)
+    lesson = loop.reward_model.redistribute(span)
+    loop.reward_model.learn(lesson)
+    assert lesson.span is span
+    assert_same(loop.reward_model.state_dict(), before)
+
+
+def test_redistributing_changes_nothing_until_it_is_learned_from():
+    """So that targets which are abandoned in the middle can be computed again, to the same bits."""
+    rng = np.random.default_rng(4)
+    loop = loop_with([random_episode(rng) for _ in range(30)])
+    model, span = loop.reward_model, every_episode(loop)
+    before = copy.deepcopy(model.state_dict())
+    first = model.redistribute(span)
+    assert_same(model.state_dict(), before)
+    model.learn(first)
+    assert model.statistics.spans == 1
+    with pytest.raises(AssertionError):
+        assert_same(model.state_dict(), before)
+
+
+def test_a_signal_stops_it():
+    loop = loop_with([random_episode(np.random.default_rng(5))])
+    with pytest.raises(Interrupted):
+        loop.reward_model.redistribute(every_episode(loop), lambda: True)
+
+
+def test_long_spans_are_learned_from_in_parts_that_fit_the_memory(monkeypatch):
+    rng = np.random.default_rng(6)
+    loop = loop_with([random_episode(rng) for _ in range(200)])
+    model, sizes = loop.reward_model, []
+    update = model.learner.update
+    monkeypatch.setattr(model.learner, "update", lambda batch: sizes.append(len(batch.steps)) or update(batch))
+    lesson = model.redistribute(every_episode(loop))
+    model.learn(lesson)
+    assert sum(sizes) == len(lesson.steps) > 512 and max(sizes) == 512
+
+
+def assert_same(found, expected):
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_same(found[name], value)
+    elif isinstance(expected, torch.Tensor):
+        assert torch.equal(found, expected)
+    else:
+        assert found == expected
+
+
+# ---------------------------------------------------------------------- in training
+
+
+@pytest.mark.parametrize("algo", ["dqn", "n-step", "per", "optimality-tightening"])
+def test_methods_that_do_not_replay_whole_episodes_are_refused(algo):
+    words = f"redistribute_rewards is for methods that replay whole episodes, such as ebu; {algo} does not"
+    with pytest.raises(UserError, match=words):
+        AGENTS[algo]("CartPole-v1", redistribute_rewards=True)
+
+
+@pytest.mark.parametrize("damage", [{"spans": -1}, {"unit": float("nan")}, {"unit": -1.0}, {"error": float("inf")}])
+def test_impossible_statistics_in_a_checkpoint_are_refused(damage):
+    model = RewardModel(loop_with([]).reward_model.learner)
+    state = model.state_dict()
+    with pytest.raises(ValueError, match="impossible statistics"):
+        model.load_state_dict(state | {"statistics": state["statistics"] | damage})
+
+
+def test_without_late_rewards_a_run_is_the_same_with_the_setting_as_without():
+    """CartPole pays at every step."""
+    weights = []
+    for setting in (False, True):
+        settings = {"learning_starts": 50, "eval_every": 0, "hidden_sizes": (16,), "redistribute_rewards": setting}
+        agent = ebu.PengQ("CartPole-v1", seed=0, **settings).learn(300)
+        weights.append(agent.loop.learner.online.named_tensors())
+    assert_same(*weights)
