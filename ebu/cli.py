@@ -97,7 +97,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], int]]] = {
     "eval": ("score a trained run", _command("watch", "evaluate_run")),
     "play": ("watch a trained run, or record it", _command("watch", "play_run")),
     "report": ("write a page about one or more runs", _command("reports", "report")),
-    "reproduce": ("reproduce an item of the paper: rows and a picture", _command("reports", "reproduce")),
+    "reproduce": ("regenerate an item of the paper: rows and a picture", _command("reports", "reproduce")),
     "explain": ("write a page that plays an episode backward", _command("reports", "explain")),
     "theory": ("compute the largest safe diffusion factor of a finite MDP", _command("theory", "theory")),
     "tune": ("search for better settings, as a preset file", _command("tune", "tune")),

@@ -49,7 +49,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """What ``ebu train`` takes besides the settings of the run."""
+    """Options of ``ebu train`` besides the settings of the run."""
 
     run: Path | None = None
     """Folder to write; by default runs/ALGO-ENV-SEED, numbered if it exists."""

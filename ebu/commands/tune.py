@@ -30,7 +30,7 @@ COMMON = (
 
 @dataclass(frozen=True)
 class TuneArguments:
-    """What ``ebu tune`` takes besides the settings to start from."""
+    """Options of ``ebu tune`` besides the settings to start from."""
 
     trials: int = 30
     """Trials of the study, including those of earlier calls and other machines."""

@@ -14,14 +14,14 @@ BUDGETS = ("quick", "laptop", "full")  # minutes, a night on two cores, the pape
 
 @dataclass(frozen=True)
 class Item:
-    """How an item is called, what it shows, its settings by budget, and the functions that make it.
+    """An item's name, what it shows, its settings by budget, and the functions that make it.
 
     Either ``run`` computes it directly, or ``trials`` says what is to be trained and ``analyse`` reads the run folders.
     Both return the rows, and write rows, picture, table and page with ``ebu.experiments.output``.
     """
 
     name: str
-    """As ``ebu reproduce`` takes it; the picture and the page are called so too."""
+    """The name that ``ebu reproduce`` takes; the picture and the page have it, too."""
     title: str
     claim: str
     """What the paper shows or says there."""

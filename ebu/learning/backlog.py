@@ -91,7 +91,7 @@ class Backlog:
         return sum(map(len, self._queue))
 
     def push(self, span: Span, targets: Targets, states: PlacedStates | None = None) -> None:
-        """``states`` of whoever computed the targets, whose frames may be on the device already."""
+        """``states`` are those the targets were computed from; their frames may be on the device already."""
         self._queue.append(_Pending(span, targets, states or PlacedStates(span, self._device)))
 
     def pop(self, count: int) -> Batch:

@@ -1,4 +1,4 @@
-"""One learner with a small network on the CPU: a gradient step in NumPy, but for what is large in it.
+"""One learner with a small network on the CPU: a gradient step in NumPy, except for its large products.
 
 The same step as `LocalLearner`'s in a third of the time for a perceptron, two thirds for MinAtar's network; on networks this
 small much of it goes into calling tensor operations. Networks, optimiser state and checkpoints are the same; the last digits

@@ -1,6 +1,6 @@
 """Replay buffers of Stable-Baselines3 that know where episodes begin and end.
 
-Steps lie in the arrays of SB3's own buffers, ``[size, n_envs]``, used as rings; beside them stands which rows form an
+Steps lie in the arrays of SB3's own buffers, ``[size, n_envs]``, used as rings; an index records which rows form an
 episode of which environment. An episode leaves as a whole when its first step is overwritten. ``sample`` is SB3's, so that
 the buffers also serve its DQN; ``sample_episodes`` gives whole episodes, end to end on one time axis.
 """

@@ -31,7 +31,7 @@ from ebu.storage.files import (
 from ebu.storage.finished import EVENTS, FILES, drop_checkpoints, is_finished, write_finished
 from ebu.storage.lock import RunLock
 
-# What the numbers of every run depend on; what its environment needs besides is the caller's to name.
+# What the numbers of every run depend on; the caller names what its environment needs in addition.
 SOFTWARE = ("torch", "numpy", "scipy", "gymnasium", "zstandard", "safetensors")
 
 SHARED_POLICY = "policy.safetensors"  # the name of policy.ebu in a folder of `ebu share`
@@ -74,7 +74,7 @@ class RunFolder:
             _require_no_run(path)
             make_folders(path)
             with RunLock(path):
-                _require_no_run(path)  # of two processes that create it at once, one is second
+                _require_no_run(path)  # two processes may create it at once
                 write_atomically(path / "versions.json", _render(software_versions(packages)))
                 write_atomically(path / "config.json", to_json(config))  # last: with it, the folder holds a run
         except (OSError, ValueError) as error:  # a name may be impossible, too
@@ -109,7 +109,7 @@ class RunFolder:
         try:
             return self.read_config()
         except LostSettings as lost:
-            from ebu.storage.checkpoints import CheckpointStore  # with PyTorch, which few who read a folder need
+            from ebu.storage.checkpoints import CheckpointStore  # imports PyTorch, which most readers of a folder do not need
 
             if known is not None and not CheckpointStore(self.checkpoints).exists():
                 text, source = to_json(known), "with the settings of this command"

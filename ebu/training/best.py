@@ -25,7 +25,7 @@ def policy_tensors(loop: TrainingLoop) -> dict[str, Tensor]:
     online, learners = loop.learner.online, loop.policies.judged_learners(loop.rotation.leader())
     if len(learners) == 1:
         return online.named_tensors(learners[0])
-    # Copies: what one learner of another process is asked for is written where the last one's was.
+    # Copies: weights fetched from another process overwrite those fetched before.
     members = [{name: tensor.clone() for name, tensor in online.named_tensors(k).items()} for k in learners]
     return stacked(members)
 

@@ -11,7 +11,7 @@ from ebu.errors import UserError
 
 
 class Logger:
-    """Keeps what is recorded until the next row of training metrics, which takes it along; of one name, the last counts."""
+    """Keeps what is recorded until the next row of training metrics, which includes it; under one name, the last counts."""
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {}

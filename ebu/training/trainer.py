@@ -43,7 +43,7 @@ class Trainer:
     ) -> None:
         self._loop = loop
         self._until = until
-        self._extended_to: int | None = None  # where the run goes on to when its old plan is done
+        self._extended_to: int | None = None  # where the run ends if it is extended beyond its old plan
         self._announce = announce
         self._saves = None if folder is None else _Saves(folder, loop, announce)
         self._evaluated_at_end = folder is None
@@ -123,7 +123,7 @@ class Trainer:
         return self.is_finished
 
     def _extend(self, until: int) -> None:
-        """Go on beyond the plan that is done, with the schedules of a plan that leads there."""
+        """Continue beyond the finished plan, with the schedules of the longer one."""
         assert self._saves is not None
         start = self._loop.plan_start
         self._loop.plan(until - start, start)
@@ -135,7 +135,7 @@ class Trainer:
         self.interrupted = self._asked_to_stop = True
 
     def _tell_of_cuts(self, event: Event) -> None:
-        """Once: an environment without end is learned from in pieces."""
+        """Say once that an environment without end is learned from in pieces."""
         if isinstance(event, EpisodeEnded) and event.was_cut and not self._announced_cuts:
             self._announced_cuts = True
             self._announce(
@@ -200,7 +200,7 @@ class _Saves:
         return steps_due or time.monotonic() - self.saved_time >= 60 * config.checkpoint_minutes
 
     def _place(self, evaluated_at_end: bool) -> tuple[object, ...]:
-        """By what two moments of a run are told apart."""
+        """What identifies a moment of a run."""
         loop = self._loop
         return (loop.step, loop.is_busy, evaluated_at_end, loop.updates, loop.memory.end_episode)
 

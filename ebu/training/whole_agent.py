@@ -1,4 +1,4 @@
-"""A training loop with everything it needs to go on, in one file: ``agent.save(path, memory=True)``."""
+"""A training loop with everything it needs to continue, in one file: ``agent.save(path, memory=True)``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The items of the paper, a file each, and the registry that finds them.
 
-A module in this package declares one ``ITEM``; the item is called as the file, with dashes for underscores. From outside,
+A module in this package declares one ``ITEM``; the item is named after the file, with dashes for underscores. From outside,
 ``register_item`` adds an item, and ``ebu reproduce my_module:ITEM`` takes one from any module that can be imported.
 Names and summaries are read without importing the modules, which need PyTorch and Matplotlib.
 """

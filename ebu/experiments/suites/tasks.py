@@ -89,7 +89,7 @@ TRIED_CHANGES = (FAST, LONG, FAST_LONG)
 
 
 def with_change(label: str, change: str) -> str:
-    """How tables call a method with one of ``CHANGES``."""
+    """The label of a method with one of ``CHANGES`` in tables."""
     return f"{label}, {change}"
 
 

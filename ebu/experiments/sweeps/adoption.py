@@ -1,4 +1,4 @@
-"""Trials that are there already: beside this item, or under the name that an earlier version gave them.
+"""Trials that exist already: beside this item, or under the name that an earlier version gave them.
 
 A trial is its settings. Its folder is named after them, but how names are made may change between versions; what is in
 ``config.json`` does not, and settings that are new since have their defaults.

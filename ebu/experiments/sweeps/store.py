@@ -66,7 +66,7 @@ class Store:
                 write_atomically(target, iter(lambda: file.read(CHUNK_BYTES), b""))
 
     def push(self, folder: Path) -> None:
-        """What is new or has changed in a folder of this machine; then what is gone there goes here too."""
+        """What is new or has changed in a folder of this machine; then removes what was removed there."""
         here = {
             path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_mtime_ns)
             for path in regular_files(folder)

@@ -27,9 +27,9 @@ class Trial:
     seed: int
     settings: tuple[tuple[str, Any], ...] = ()
     label: str = ""
-    """How tables and legends call the method, such as "EBU β=0.5"; not part of the id."""
+    """The method's name in tables and legends, such as "EBU β=0.5"; not part of the id."""
     round: int = field(default=0, compare=False)
-    """When it is its turn: all of an earlier round are begun before any of a later one."""
+    """The round it belongs to: all trials of an earlier round are started before any of a later one."""
 
     @cached_property
     def id(self) -> str:

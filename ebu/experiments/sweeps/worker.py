@@ -2,7 +2,7 @@
 
 The local engine starts one such worker for each core. A worker imports what trials need and then forks for each of them,
 so that a trial has a process to itself and does not wait for PyTorch to come up. Orders come on standard input, a JSON
-object a line; answers go to standard output: the process that is at the trial, the outcome, and how the process ended.
+object a line; answers go to standard output: the process that runs the trial, the outcome, and how the process ended.
 The end of the input asks the trial to stop. So it also stops, with a checkpoint, when the engine itself is gone.
 """
 
