@@ -10,7 +10,7 @@ import numpy as np
 class Rotation:
     """K learners take turns by training episode; every ``interval`` steps the one with the best score is copied to all.
 
-    With several actors each begins with a learner of its own, and an actor that ends one continues with the learner whose
+    With several actors each begins with its own learner, and after an episode an actor continues with the learner whose
     turn is next, so that all learners play equally many episodes whichever environment is faster.
     A learner that has finished no episode since the last synchronisation cannot be chosen: a score of 0 would win in
     games of negative rewards. With one learner, or without an interval, nothing is ever copied.
