@@ -3,7 +3,8 @@
 A network r̂(s, a) learns to sum up to the return of each such episode (return decomposition by least squares: Efroni, Merlis
 and Mannor, 2021; the idea of RUDDER: Arjona-Medina et al., 2019). Its predictions replace the rewards as far as they explain
 the returns: with the share c of the variance of returns that the model explains, the reward of a step becomes
-c · r̂(s, a) + (1 − c) · r. An episode with a reward before its last step keeps its rewards.
+c · r̂(s, a) + (1 − c) · r, and what the sum of the predictions lacks is added at the last step, so that every episode keeps its
+return. An episode with a reward before its last step keeps its rewards.
 """
 
 from __future__ import annotations
@@ -81,22 +82,18 @@ class RewardModel:
     def redistribute(self, span: Span, should_stop: Callable[[], bool] = lambda: False) -> Redistribution:
         """Of a span of whole episodes. Changes nothing in the model: what it gives is to be passed to ``learn``."""
         episode, episodes = episode_of_step(span.continues)
-        is_late = paid_at_the_end(span.rewards, span.continues)[episode]
-        steps = np.flatnonzero(is_late)
+        is_late = paid_at_the_end(span.rewards, span.continues)
+        steps = np.flatnonzero(is_late[episode])
         if not len(steps):
             return Redistribution(span, self.statistics, steps, np.empty(0, np.float32))
         outputs = SpanValues(span, self.learner, should_stop=should_stop).online_taken[0].numpy(force=True).astype(float)
 
-        def summed(numbers: Array) -> Array:
-            return np.bincount(episode[steps], numbers[steps], episodes)
-
-        lengths, returns, sums = summed(is_late), summed(span.rewards), summed(outputs)
-        known = lengths > 0
+        lengths, returns, sums = (np.bincount(episode, numbers, episodes) for numbers in (None, span.rewards, outputs))
         unit = self.statistics.unit
-        statistics = self.statistics.added(returns[known], unit * sums[known])
-        missing = (returns / (statistics.unit or 1.0) - sums) / np.maximum(lengths, 1)
-        rewards = redistributed(span.rewards, unit * outputs, is_late, statistics.explained)
-        targets = (outputs + missing[episode])[steps].astype(np.float32)
+        statistics = self.statistics.added(returns[is_late], unit * sums[is_late])
+        lacking = (returns / (statistics.unit or 1.0) - sums) / lengths
+        rewards = redistributed(span.rewards, unit * outputs, span.continues, statistics.explained)
+        targets = (outputs + lacking[episode])[steps].astype(np.float32)
         return Redistribution(replace(span, rewards=rewards), statistics, steps, targets)
 
     def learn(self, lesson: Redistribution) -> None:
@@ -136,6 +133,13 @@ def paid_at_the_end(rewards: Array, continues: Array) -> Array:
     return np.bincount(episode, (rewards != 0) & continues, episodes) == 0
 
 
-def redistributed(rewards: Array, predicted: Array, is_late: Array, explained: float) -> Array:
-    """New rewards: those predicted, as far as they explain the returns, in episodes that are paid at their end."""
-    return np.where(is_late, explained * predicted + (1 - explained) * rewards, rewards).astype(np.float32)
+def redistributed(rewards: Array, predicted: Array, continues: Array, explained: float) -> Array:
+    """New rewards: those predicted, as far as they explain the returns, in episodes that are paid at their end.
+
+    What the predictions of an episode lack is added at its last step: the sum of its rewards stays the same.
+    """
+    episode, episodes = episode_of_step(continues)
+    is_late = paid_at_the_end(rewards, continues)
+    lacking = np.bincount(episode, rewards - predicted, episodes)
+    complete = predicted + np.where(continues, 0.0, lacking[episode])
+    return np.where(is_late[episode], explained * complete + (1 - explained) * rewards, rewards).astype(np.float32)

@@ -218,12 +218,17 @@ class TrainingLoop:
             self.learner.reset_outputs(torch_generator(self.streams.initialisation), self.config.network.initialisation)
 
     def _make_targets(self, span: Span, epsilon: float) -> None:
-        lesson = None if self.reward_model is None else self.reward_model.redistribute(span, self.should_stop)
-        span = span if lesson is None else lesson.span
+        """From a span's rewards or, with a reward model, from redistributed ones."""
+        if self.reward_model is None:
+            self._push(span, epsilon)
+            return
+        lesson = self.reward_model.redistribute(span, self.should_stop)
+        self._push(lesson.span, epsilon)
+        self.reward_model.learn(lesson)  # after all that may be interrupted and done again
+
+    def _push(self, span: Span, epsilon: float) -> None:
         values = SpanValues(span, self.learner, epsilon, self.should_stop, self.updates)
         self.backlog.push(span, self.rule(values), values.states)
-        if self.reward_model is not None and lesson is not None:
-            self.reward_model.learn(lesson)
 
     # ------------------------------------------------------------------ evaluation and metrics
 
@@ -268,6 +273,8 @@ class TrainingLoop:
         }
         if "loss" in metrics and self.rotation.learners > 1 and self.policies.mean is None:
             metrics["beta"] = self.config.target.betas[self.rotation.chosen]
+        if self.reward_model is not None:
+            metrics["explained_returns"] = round(self.reward_model.statistics.explained, 6)
         return metrics
 
     def drop_open_episodes(self) -> None:
