@@ -141,8 +141,8 @@ def test_what_each_step_earns_is_found_from_returns_alone(scale):
     found = model.redistribute(span).span.rewards
     earned = scale * HIDDEN[span.frames[span.rows, 0], span.actions]
     assert model.statistics.explained > 0.95
-    before, after = (np.abs(rewards - earned).mean() for rewards in (span.rewards, found))
-    assert after < 0.25 * before
+    before, after = (np.square(rewards - earned).mean() for rewards in (span.rewards, found))
+    assert after < 0.1 * before
 
 
 def test_one_step_of_learning_is_the_gradient_of_the_squared_error_of_returns_over_lengths():
