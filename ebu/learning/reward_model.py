@@ -1,10 +1,13 @@
 """Rewards that are paid only at the end of an episode, redistributed over its steps.
 
 A network r̂(s, a) learns to sum up to the return of each such episode (return decomposition by least squares: Efroni, Merlis
-and Mannor, 2021; the idea of RUDDER: Arjona-Medina et al., 2019). Its predictions replace the rewards as far as they explain
-the returns: with the share c of the variance of returns that the model explains, the reward of a step becomes
-c · r̂(s, a) + (1 − c) · r, and what the sum of the predictions lacks is added at the last step, so that every episode keeps its
-return. An episode with a reward before its last step keeps its rewards.
+and Mannor, 2021; the idea of RUDDER: Arjona-Medina et al., 2019). Its predictions replace the rewards as far as they can be
+trusted: with the share c of the variance of returns that the model explains in new episodes, before it has learned from
+them, the reward of a step becomes c · r̂(s, a) + (1 − c) · r. What the sum of the predictions lacks is added at the last step,
+so that every episode keeps its return. An episode with a reward before its last step keeps its rewards.
+
+Why in new episodes: a policy finds the states whose predictions are too high and returns to them. In the episodes that it
+then plays, the model explains little, and the rewards are again those that were paid.
 """
 
 from __future__ import annotations
@@ -12,40 +15,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
-from ebu.learning.learner import Learner
+from ebu.learning.learner import LocalLearner
 from ebu.learning.span_values import FORWARD_ROWS, SpanValues
+from ebu.memory.episodes import EpisodeMemory
+from ebu.memory.samplers import whole_episodes
 from ebu.types import Array, Batch, Span
 
 LEARNING_RATE = 1e-3  # of the model, with Adam
-SMALLEST_WEIGHT = 0.02  # of the newest span in the running averages, once there are many
+SMALLEST_WEIGHT = 0.02  # of the newest episode in the running averages, once there are many
 GROWTH = 10.0  # returns that vary this many times as much as the model's unit give it a new unit
 
 
 @dataclass(frozen=True)
 class ReturnStatistics:
-    """Running averages over episodes that are paid at their end: how much of the variance of returns the model explains."""
+    """Running averages over new episodes that are paid at their end: what returns were obtained, and what was predicted."""
 
-    spans: int = 0
+    episodes: int = 0
     mean: float = 0.0  # of returns
     square: float = 0.0  # of returns
     error: float = 0.0  # squared, of predicted returns
     unit: float = 0.0  # of the network's outputs; 0 until two returns differ
 
-    def added(self, returns: Array, predicted: Array) -> ReturnStatistics:
-        """With the episodes of one more span."""
-        spans = self.spans + 1
-        weight = max(SMALLEST_WEIGHT, 1 / spans)
-
-        def moved(average: float, values: Array) -> float:
-            return average + weight * (float(values.mean()) - average)
-
-        mean, square = moved(self.mean, returns), moved(self.square, returns**2)
-        error = moved(self.error, (returns - predicted) ** 2)
-        return ReturnStatistics(spans, mean, square, error, self.unit)._in_a_fitting_unit()
+    def added(self, obtained: float, predicted: float) -> ReturnStatistics:
+        """With one more episode."""
+        episodes = self.episodes + 1
+        weight = max(SMALLEST_WEIGHT, 1 / episodes)
+        mean = self.mean + weight * (obtained - self.mean)
+        square = self.square + weight * (obtained**2 - self.square)
+        error = self.error + weight * ((obtained - predicted) ** 2 - self.error)
+        return ReturnStatistics(episodes, mean, square, error, self.unit)._in_a_fitting_unit()
 
     def _in_a_fitting_unit(self) -> ReturnStatistics:
         """Outputs of about 1 are learned fastest, whether a reward is 1 or 1,000."""
@@ -67,7 +70,6 @@ class Redistribution:
     """A span with its new rewards, and what the model is to learn from it."""
 
     span: Span
-    statistics: ReturnStatistics
     steps: Array  # [M] positions of the steps of episodes that are paid at their end
     targets: Array  # [M] float32, what the model should have predicted there, in its unit
 
@@ -75,32 +77,50 @@ class Redistribution:
 class RewardModel:
     """A network of the agent's form, one learner, with the statistics that say how far it is trusted."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: LocalLearner) -> None:
         self.learner = learner
         self.statistics = ReturnStatistics()
+        self.judged = 0  # the memory's number of the first episode that is new
+
+    def initialise(self, generator: torch.Generator, scheme: Literal["torch", "he"]) -> None:
+        """Starting weights; the last layer is 0, so that sums over long episodes are not far off at first."""
+        self.learner.initialise(generator, scheme)
+        self.learner.renew_outputs(torch.zeros_like(self.learner.online.parameters))
+
+    def judge(self, memory: EpisodeMemory, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Compare the model with the episodes that have ended since the last call, none of which it has learned from."""
+        first = max(self.judged, memory.first_episode)
+        if first < memory.end_episode:
+            span = whole_episodes(memory, np.arange(first, memory.end_episode))
+            is_late = paid_at_the_end(span.rewards, span.continues)
+            returns, sums = per_episode(span.continues, span.rewards, self._outputs(span, should_stop))
+            statistics = self.statistics
+            for obtained, predicted in zip(returns[is_late].tolist(), sums[is_late].tolist()):
+                statistics = statistics.added(obtained, self.statistics.unit * predicted)
+            self.statistics = statistics
+            self.judged = memory.end_episode
 
     def redistribute(self, span: Span, should_stop: Callable[[], bool] = lambda: False) -> Redistribution:
         """Of a span of whole episodes. Changes nothing in the model: what it gives is to be passed to ``learn``."""
-        episode, episodes = episode_of_step(span.continues)
         is_late = paid_at_the_end(span.rewards, span.continues)
+        episode, _ = episode_of_step(span.continues)
         steps = np.flatnonzero(is_late[episode])
-        if not len(steps):
-            return Redistribution(span, self.statistics, steps, np.empty(0, np.float32))
-        outputs = SpanValues(span, self.learner, should_stop=should_stop).online_taken[0].numpy(force=True).astype(float)
-
-        lengths, returns, sums = (np.bincount(episode, numbers, episodes) for numbers in (None, span.rewards, outputs))
         unit = self.statistics.unit
-        statistics = self.statistics.added(returns[is_late], unit * sums[is_late])
-        lacking = (returns / (statistics.unit or 1.0) - sums) / lengths
-        rewards = redistributed(span.rewards, unit * outputs, span.continues, statistics.explained)
+        if not len(steps) or not unit:  # there are no late rewards, or all returns are equal so far
+            return Redistribution(span, steps[:0], np.empty(0, np.float32))
+        outputs = self._outputs(span, should_stop)
+        rewards = redistributed(span.rewards, unit * outputs, span.continues, self.statistics.explained)
+        lengths, returns, sums = per_episode(span.continues, np.ones(len(span)), span.rewards, outputs)
+        lacking = (returns / unit - sums) / lengths
         targets = (outputs + lacking[episode])[steps].astype(np.float32)
-        return Redistribution(replace(span, rewards=rewards), statistics, steps, targets)
+        return Redistribution(replace(span, rewards=rewards), steps, targets)
+
+    def _outputs(self, span: Span, should_stop: Callable[[], bool]) -> Array:
+        """r̂(S_t, A_t) of every step in the model's unit, [N]."""
+        return SpanValues(span, self.learner, should_stop=should_stop).online_taken[0].numpy(force=True).astype(np.float64)
 
     def learn(self, lesson: Redistribution) -> None:
-        """Every prediction of an episode moves by the same share of what its sum lacks."""
-        self.statistics = lesson.statistics
-        if not self.statistics.unit:
-            return
+        """Every prediction of an episode moves by the same share of what their sum lacks."""
         span = lesson.span
         values = SpanValues(span, self.learner)
         for start in range(0, len(lesson.steps), FORWARD_ROWS):
@@ -111,14 +131,16 @@ class RewardModel:
             self.learner.update(Batch(values.states(span.rows[steps]), actions, targets, span.steps[steps]))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"learner": self.learner.state_dict(), "statistics": asdict(self.statistics)}
+        return {"learner": self.learner.state_dict(), "statistics": asdict(self.statistics), "judged": self.judged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.learner.load_state_dict(state["learner"])
+        self.judged = int(state["judged"])
         numbers = {name: float(number) for name, number in state["statistics"].items()}
-        if not all(map(math.isfinite, numbers.values())) or numbers["spans"] < 0 or numbers["unit"] < 0:
+        is_possible = all(map(math.isfinite, numbers.values())) and min(numbers["episodes"], numbers["unit"], self.judged) >= 0
+        if not is_possible:
             raise ValueError(f"impossible statistics of returns: {numbers}")
-        self.statistics = ReturnStatistics(int(numbers.pop("spans")), **numbers)
+        self.statistics = ReturnStatistics(int(numbers.pop("episodes")), **numbers)
 
 
 def episode_of_step(continues: Array) -> tuple[Array, int]:
@@ -127,10 +149,16 @@ def episode_of_step(continues: Array) -> tuple[Array, int]:
     return is_last.cumsum() - is_last, int(is_last.sum())
 
 
+def per_episode(continues: Array, *columns: Array) -> list[Array]:
+    """The sum over each episode of a span, of some columns [N]."""
+    episode, episodes = episode_of_step(continues)
+    return [np.bincount(episode, column, episodes) for column in columns]
+
+
 def paid_at_the_end(rewards: Array, continues: Array) -> Array:
     """Which episodes of a span have no reward before their last step."""
-    episode, episodes = episode_of_step(continues)
-    return np.bincount(episode, (rewards != 0) & continues, episodes) == 0
+    (early,) = per_episode(continues, (rewards != 0) & continues)
+    return early == 0
 
 
 def redistributed(rewards: Array, predicted: Array, continues: Array, explained: float) -> Array:
@@ -138,8 +166,8 @@ def redistributed(rewards: Array, predicted: Array, continues: Array, explained:
 
     What the predictions of an episode lack is added at its last step: the sum of its rewards stays the same.
     """
-    episode, episodes = episode_of_step(continues)
+    episode, _ = episode_of_step(continues)
     is_late = paid_at_the_end(rewards, continues)
-    lacking = np.bincount(episode, rewards - predicted, episodes)
+    (lacking,) = per_episode(continues, rewards - predicted)
     complete = predicted + np.where(continues, 0.0, lacking[episode])
     return np.where(is_late[episode], explained * complete + (1 - explained) * rewards, rewards).astype(np.float32)

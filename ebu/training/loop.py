@@ -65,7 +65,7 @@ class TrainingLoop:
         self.reward_model = reward_model
         if reward_model is not None:
             generator = torch_generator(self.streams.initialisation)
-            reward_model.learner.initialise(generator, config.network.initialisation)
+            reward_model.initialise(generator, config.network.initialisation)
         by_mean = config.target.acting == "mean"
         self.policies = Policies(
             learner, learners, interface.actions, needs_behaviour, ensemble=ensemble, acts_by_mean=by_mean
@@ -222,6 +222,7 @@ class TrainingLoop:
         if self.reward_model is None:
             self._push(span, epsilon)
             return
+        self.reward_model.judge(self.memory, self.should_stop)
         lesson = self.reward_model.redistribute(span, self.should_stop)
         self._push(lesson.span, epsilon)
         self.reward_model.learn(lesson)  # after all that may be interrupted and done again

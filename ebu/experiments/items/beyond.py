@@ -25,12 +25,14 @@ from ebu.experiments.suites.tasks import (
     EBU_ONE,
     ENSEMBLE,
     FAST,
+    FAST_LATE,
     INGREDIENTS,
     LATE,
     LONG,
     PENG,
     REDISTRIBUTED,
     RESETS,
+    RETRACE,
     TRIED_CHANGES,
     TWICE,
     WIDE,
@@ -70,8 +72,11 @@ BEST = (BEST_EBU, BEST_PENG, BEST_DQN, BEST_ENSEMBLE)
 TRIED = (
     *(with_change(label, change) for change in TRIED_CHANGES for label in BEST),
     with_change(REDISTRIBUTED, LONG),  # which has the fast recipe in any case
+    with_change(RETRACE, FAST_LATE),  # the candidate with Retrace's rule
 )
-GIVEN_THE_SAME = tuple(with_change(label, LATE) for label in (BEST_EBU, BEST_PENG))  # the rivals with what is new
+# EBU's rule in place of the candidate's, and the candidate without the fast recipe. Without redistributed rewards it is
+# Peng's Q(λ) with the fast recipe, which is among the tried values.
+GIVEN_THE_SAME = (with_change(BEST_EBU, FAST_LATE), with_change(BEST_PENG, LATE))
 EXPLAINING = (
     *GIVEN_THE_SAME,
     with_change(EBU_ONE, LONG),

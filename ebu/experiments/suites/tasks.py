@@ -84,7 +84,8 @@ RIVALS = ((EBU_HALF, EBU_MORE, EBU_ONE), (PENG, PENG_7, PENG_9))  # the better o
 # new in the candidate.
 FAST, LONG, FAST_LONG, WIDE = "fast recipe", "γ=0.997", "fast recipe and γ=0.997", "4 times as wide"
 TWICE, RESETS, LATE = "2 updates per step", "2 updates per step, resets", "redistributed rewards"
-CHANGES = (FAST, LONG, FAST_LONG, WIDE, TWICE, RESETS, LATE)
+FAST_LATE = "fast recipe and redistributed rewards"
+CHANGES = (FAST, LONG, FAST_LONG, WIDE, TWICE, RESETS, FAST_LATE, LATE)
 TRIED_CHANGES = (FAST, LONG, FAST_LONG)
 
 
@@ -123,6 +124,7 @@ def settings_of(label: str, task: Task, scale: Mapping[str, Any]) -> tuple[str, 
         WIDE: {"features_dim": 4 * task.hidden_units, "hidden_sizes": (task.hidden_units, 4 * task.hidden_units)},
         TWICE: {"gradient_steps": 2},
         RESETS: {"gradient_steps": 2, "reset_every": 2 * updates // 5},
+        FAST_LATE: fast | {"redistribute_rewards": True},
         LATE: {"redistribute_rewards": True},
     }
     return algo, settings | changed[change]
