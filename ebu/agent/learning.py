@@ -64,8 +64,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
         The arguments mean the same as in Stable-Baselines3, which does not have ``run`` and ``gradient_steps``.
 
         Args:
-          total_timesteps: schedules (ε, the learning rate) are planned over the steps of this call, so that a loop of short
-            calls learns like one long call.
+          total_timesteps: schedules (ε, the learning rate) are planned over the steps of this call, as in Stable-Baselines3: a
+            second call starts exploring anew.
           callback: called with every event (docs/callbacks.md); one that returns False stops the training.
           log_interval: episodes between rows of training metrics; by default a row every ``log_every`` steps.
           tb_log_name: where the agent has a ``tensorboard_log``, the curves of this call are in the folder

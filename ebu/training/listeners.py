@@ -146,6 +146,7 @@ class TensorBoard:
                 "loss": "train/loss",
                 "q_mean": "train/q_mean",
                 "updates": "train/n_updates",
+                "explained_returns": "train/explained_returns",
                 "memory_steps": "memory/steps",
             }
             scalars = {tags[key]: value for key, value in event.metrics.items() if key in tags}

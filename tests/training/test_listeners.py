@@ -16,6 +16,7 @@ TRAINED = Trained(
     {
         "episodes": 4,
         "updates": 20,
+        "explained_returns": 0.75,
         "epsilon": 0.5,
         "memory_steps": 90,
         "ep_rew_mean": 1.5,
@@ -110,6 +111,7 @@ def test_tensorboard_can_read_the_curves_under_the_names_rl_users_know(tmp_path)
     assert points("rollout/exploration_rate") == [(100, 0.5)]
     assert points("train/loss") == [(100, 0.25)]
     assert points("train/n_updates") == [(100, 20.0)]
+    assert points("train/explained_returns") == [(100, 0.75)]
     assert points("eval/mean_reward") == [(200, 2.0), (300, 1.0)]
     assert points("eval/mean_ep_length") == [(200, 15.0), (300, 36.0)]
     assert points("eval/relative_length") == [(300, 2.0)]
