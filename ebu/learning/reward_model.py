@@ -2,9 +2,10 @@
 
 A network r̂(s, a) learns to sum up to the return of each such episode (return decomposition by least squares: Efroni, Merlis
 and Mannor, 2021; the idea of RUDDER: Arjona-Medina et al., 2019). Its predictions replace the rewards as far as they can be
-trusted: with the share c of the variance of returns that the model explains in new episodes, before it has learned from
-them, the reward of a step becomes c · r̂(s, a) + (1 − c) · r. What the sum of the predictions lacks is added at the last step,
-so that every episode keeps its return. An episode with a reward before its last step keeps its rewards.
+trusted: the reward of a step becomes c · r̂(s, a) + (1 − c) · r, where c = max(0, 2e − 1) and e is the share of the variance of
+returns that the model explains in new episodes, before it has learned from them. What the sum of the predictions lacks is
+added at the last step, so that every episode keeps its return. An episode with a reward before its last step keeps its
+rewards.
 
 Why in new episodes: a policy finds the states whose predictions are too high and returns to them. In the episodes that it
 then plays, the model explains little, and the rewards are again those that were paid.
@@ -64,6 +65,11 @@ class ReturnStatistics:
         """1 where the model accounts for every difference between returns; 0 where it does not, or where none differ."""
         return max(1 - self.error / self.variance, 0.0) if self.variance > 0 else 0.0
 
+    @property
+    def trust(self) -> float:
+        """How much of a prediction is used: nothing where at most half of the variance is explained, all where all of it is."""
+        return max(2 * self.explained - 1, 0.0)
+
 
 @dataclass(frozen=True)
 class Redistribution:
@@ -109,7 +115,7 @@ class RewardModel:
         if not len(steps) or not unit:  # there are no late rewards, or all returns are equal so far
             return Redistribution(span, steps[:0], np.empty(0, np.float32))
         outputs = self._outputs(span, should_stop)
-        rewards = redistributed(span.rewards, unit * outputs, span.continues, self.statistics.explained)
+        rewards = redistributed(span.rewards, unit * outputs, span.continues, self.statistics.trust)
         lengths, returns, sums = per_episode(span.continues, np.ones(len(span)), span.rewards, outputs)
         lacking = (returns / unit - sums) / lengths
         targets = (outputs + lacking[episode])[steps].astype(np.float32)
@@ -161,8 +167,8 @@ def paid_at_the_end(rewards: Array, continues: Array) -> Array:
     return early == 0
 
 
-def redistributed(rewards: Array, predicted: Array, continues: Array, explained: float) -> Array:
-    """New rewards: those predicted, as far as they explain the returns, in episodes that are paid at their end.
+def redistributed(rewards: Array, predicted: Array, continues: Array, trust: float) -> Array:
+    """New rewards: those predicted, as far as they are trusted, in episodes that are paid at their end.
 
     What the predictions of an episode lack is added at its last step: the sum of its rewards stays the same.
     """
@@ -170,4 +176,4 @@ def redistributed(rewards: Array, predicted: Array, continues: Array, explained:
     is_late = paid_at_the_end(rewards, continues)
     (lacking,) = per_episode(continues, rewards - predicted)
     complete = predicted + np.where(continues, 0.0, lacking[episode])
-    return np.where(is_late[episode], explained * complete + (1 - explained) * rewards, rewards).astype(np.float32)
+    return np.where(is_late[episode], trust * complete + (1 - trust) * rewards, rewards).astype(np.float32)

@@ -109,6 +109,12 @@ def test_the_newest_episode_counts_one_fiftieth_once_there_are_many():
     assert statistics.added(2.0, 2.0).mean == pytest.approx(1.02)
 
 
+@pytest.mark.parametrize(("error", "explained", "trust"), [(2.0, 0.0, 0.0), (0.6, 0.4, 0.0), (0.2, 0.8, 0.6), (0.0, 1.0, 1.0)])
+def test_a_model_that_explains_less_than_half_is_not_trusted(error, explained, trust):
+    statistics = ReturnStatistics(10, mean=1.0, square=2.0, error=error)
+    assert (statistics.explained, statistics.trust) == pytest.approx((explained, trust))
+
+
 def test_nothing_is_explained_where_all_returns_are_equal_and_their_unit_stays_open():
     same = ReturnStatistics().added(3.0, 3.0).added(3.0, 3.0)
     assert same.explained == 0.0 and same.unit == 0.0
