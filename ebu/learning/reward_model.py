@@ -67,7 +67,7 @@ class ReturnStatistics:
 
     @property
     def trust(self) -> float:
-        """How much of a prediction is used: nothing where at most half of the variance is explained, all where all of it is."""
+        """How much of a prediction is used: nothing where at most half of the variance is explained, all where all is."""
         return max(2 * self.explained - 1, 0.0)
 
 
