@@ -12,7 +12,7 @@ from ebu.config import Config, LearnerConfig, override
 from ebu.envs.spaces import ObservationSpec
 from ebu.learning.histogram_learner import HistogramLearner
 from ebu.learning.learner import LocalLearner
-from ebu.learning.reward_model import LEARNING_RATE
+from ebu.learning.reward_model import AVERAGING, LEARNING_RATE
 from ebu.learning.small_learner import SmallLearner
 from ebu.learning.span_values import FORWARD_ROWS
 from ebu.networks.histogram import Histogram
@@ -48,5 +48,7 @@ class Blueprint:
     def build_reward_learner(self, device: torch.device) -> LocalLearner:
         """One network of this form for a model of rewards: a number for each action, learned by least squares with Adam."""
         plain = override(self.config, value_head="scalar", prior_scale=0.0)
-        learner = LearnerConfig(optimizer="adam", learning_rate=LEARNING_RATE, loss="mse", batch_size=FORWARD_ROWS)
+        learner = LearnerConfig(
+            optimizer="adam", learning_rate=LEARNING_RATE, loss="mse", tau=AVERAGING, batch_size=FORWARD_ROWS
+        )
         return replace(self, config=replace(plain, learner=learner), learners=1).build(1, device)

@@ -5,7 +5,8 @@ and Mannor, 2021; the idea of RUDDER: Arjona-Medina et al., 2019). Its predictio
 trusted: the reward of a step becomes c · r̂(s, a) + (1 − c) · r, where c = max(0, 2e − 1) and e is the share of the variance of
 returns that the model explains in new episodes, before it has learned from them. What the sum of the predictions lacks is
 added at the last step, so that every episode keeps its return. An episode with a reward before its last step keeps its
-rewards.
+rewards. Predictions are those of averaged weights: a step of learning moves all predictions of a long episode together, and
+their sum by many times as much.
 
 Why in new episodes: a policy finds the states whose predictions are too high and returns to them. In the episodes that it
 then plays, the model explains little, and the rewards are again those that were paid.
@@ -28,6 +29,7 @@ from ebu.memory.samplers import whole_episodes
 from ebu.types import Array, Batch, Span
 
 LEARNING_RATE = 1e-3  # of the model, with Adam
+AVERAGING = 0.1  # how far its averaged weights move to the latest at each update
 SMALLEST_WEIGHT = 0.02  # of the newest episode in the running averages, once there are many
 GROWTH = 10.0  # returns that vary this many times as much as the model's unit give it a new unit
 
@@ -99,12 +101,20 @@ class RewardModel:
         if first < memory.end_episode:
             span = whole_episodes(memory, np.arange(first, memory.end_episode))
             is_late = paid_at_the_end(span.rewards, span.continues)
-            returns, sums = per_episode(span.continues, span.rewards, self._outputs(span, should_stop))
+            values = SpanValues(span, self.learner, should_stop=should_stop)
+            returns, sums = per_episode(span.continues, span.rewards, as_array(values.target_taken))
             statistics = self.statistics
             for obtained, predicted in zip(returns[is_late].tolist(), sums[is_late].tolist()):
                 statistics = statistics.added(obtained, self.statistics.unit * predicted)
+            self._keep_predictions(self.statistics.unit, statistics.unit)
             self.statistics = statistics
             self.judged = memory.end_episode
+
+    def _keep_predictions(self, old_unit: float, unit: float) -> None:
+        """A new unit changes the outputs, not what they mean."""
+        if old_unit and unit != old_unit:
+            for network in (self.learner.online, self.learner.target):
+                network.renew_outputs(network.parameters * (old_unit / unit))
 
     def redistribute(self, span: Span, should_stop: Callable[[], bool] = lambda: False) -> Redistribution:
         """Of a span of whole episodes. Changes nothing in the model: what it gives is to be passed to ``learn``."""
@@ -114,16 +124,13 @@ class RewardModel:
         unit = self.statistics.unit
         if not len(steps) or not unit:  # there are no late rewards, or all returns are equal so far
             return Redistribution(span, steps[:0], np.empty(0, np.float32))
-        outputs = self._outputs(span, should_stop)
-        rewards = redistributed(span.rewards, unit * outputs, span.continues, self.statistics.trust)
+        values = SpanValues(span, self.learner, should_stop=should_stop)
+        rewards = redistributed(span.rewards, unit * as_array(values.target_taken), span.continues, self.statistics.trust)
+        outputs = as_array(values.online_taken)
         lengths, returns, sums = per_episode(span.continues, np.ones(len(span)), span.rewards, outputs)
         lacking = (returns / unit - sums) / lengths
         targets = (outputs + lacking[episode])[steps].astype(np.float32)
         return Redistribution(replace(span, rewards=rewards), steps, targets)
-
-    def _outputs(self, span: Span, should_stop: Callable[[], bool]) -> Array:
-        """r̂(S_t, A_t) of every step in the model's unit, [N]."""
-        return SpanValues(span, self.learner, should_stop=should_stop).online_taken[0].numpy(force=True).astype(np.float64)
 
     def learn(self, lesson: Redistribution) -> None:
         """Every prediction of an episode moves by the same share of what their sum lacks."""
@@ -135,6 +142,7 @@ class RewardModel:
             targets = values.tensor(lesson.targets[part]).unsqueeze(0)
             actions = values.tensor(span.actions[steps])
             self.learner.update(Batch(values.states(span.rows[steps]), actions, targets, span.steps[steps]))
+            self.learner.update_target()
 
     def state_dict(self) -> dict[str, Any]:
         return {"learner": self.learner.state_dict(), "statistics": asdict(self.statistics), "judged": self.judged}
@@ -147,6 +155,11 @@ class RewardModel:
         if not is_possible:
             raise ValueError(f"impossible statistics of returns: {numbers}")
         self.statistics = ReturnStatistics(int(numbers.pop("episodes")), **numbers)
+
+
+def as_array(values: torch.Tensor) -> Array:
+    """The values of the one learner, [N], in double precision for sums over long episodes."""
+    return values[0].numpy(force=True).astype(np.float64)
 
 
 def episode_of_step(continues: Array) -> tuple[Array, int]:

@@ -73,6 +73,11 @@ class SpanValues:
         return self._values(self._learner.online, self.span.rows + 1)
 
     @cached_property
+    def target_taken(self) -> Tensor:
+        """Q̂(S_t, A_t; θ⁻), [K, N]."""
+        return self._of_actions(self._values(self._learner.target, self.span.rows))
+
+    @cached_property
     def online_taken(self) -> Tensor:
         """Q(S_t, A_t; θ), [K, N]."""
         return self._of_actions(self._values(self._learner.online, self.span.rows))

@@ -12,6 +12,7 @@ import ebu
 from ebu.agent import AGENTS
 from ebu.errors import Interrupted, UserError
 from ebu.learning.reward_model import (
+    AVERAGING,
     GROWTH,
     ReturnStatistics,
     RewardModel,
@@ -19,6 +20,7 @@ from ebu.learning.reward_model import (
     paid_at_the_end,
     redistributed,
 )
+from ebu.learning.span_values import SpanValues
 from ebu.memory.samplers import whole_episodes
 from ebu.types import Episode
 from tests.tolerance import in_double
@@ -210,6 +212,39 @@ def test_redistributing_changes_nothing_until_it_is_learned_from():
     model.learn(first)
     with pytest.raises(AssertionError):
         assert_same(model.state_dict(), before)
+
+
+def test_a_new_unit_changes_the_outputs_and_not_the_predictions():
+    rng = np.random.default_rng(9)
+    loop = loop_with([random_episode(rng) for _ in range(50)])
+    model = loop.reward_model
+    model.learner.initialise(torch.Generator().manual_seed(1), "torch")
+    model.judge(loop.memory)
+    unit, span = model.statistics.unit, every_episode(loop)
+
+    def predictions():
+        values = SpanValues(span, model.learner)
+        return model.statistics.unit * values.online_taken, model.statistics.unit * values.target_taken
+
+    before = predictions()
+    for _ in range(50):
+        loop.memory.add(random_episode(rng, scale=1_000.0))
+    model.judge(loop.memory)
+    assert model.statistics.unit > GROWTH * unit
+    for old, new in zip(before, predictions()):
+        torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-5)
+
+
+def test_predictions_are_those_of_averaged_weights():
+    rng = np.random.default_rng(10)
+    loop = loop_with([random_episode(rng) for _ in range(50)])
+    model, span = loop.reward_model, every_episode(loop)
+    model.judge(loop.memory)
+    before = model.learner.target.parameters.clone()
+    model.learn(model.redistribute(span))
+    latest, averaged = model.learner.online.parameters, model.learner.target.parameters
+    torch.testing.assert_close(averaged, before + AVERAGING * (latest - before))
+    assert not torch.equal(latest, before)
 
 
 def test_a_signal_stops_it():
