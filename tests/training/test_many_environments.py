@@ -203,6 +203,7 @@ def test_a_checkpoint_of_one_environment_from_an_earlier_version_is_read():
         "step": 5,
         "plan_start": 2,
         "recorded": [],
+        "reward_model": None,
         "open": [None],
         "rotation": {"playing": [1], "next": 2, "sums": [0.0] * 3},
     }
@@ -212,6 +213,7 @@ def test_a_checkpoint_of_one_environment_from_an_earlier_version_is_read():
         "step": 5,
         "plan_start": 0,
         "recorded": [],
+        "reward_model": None,
         "open": [{"seed": 1}],
         "rotation": {"playing": [2], "next": 0, "sums": [0.0] * 3},
     }
