@@ -63,7 +63,7 @@ def restore(loop: TrainingLoop, state: dict[str, Any], episodes: Iterable[tuple[
 
 
 def from_earlier_version(state: dict[str, Any]) -> dict[str, Any]:
-    """A state in the present form; earlier versions had one environment, and 0.1 neither a start of a plan nor own values."""
+    """A state in the present form: earlier versions had one environment and no reward model, 0.1 no start of a plan."""
     rotation, opened = state["rotation"], state["open"]
     if "current" in rotation:
         current = int(rotation["current"])
