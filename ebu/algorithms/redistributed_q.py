@@ -2,8 +2,8 @@
 
 - rewards that are paid only at an episode's end are redistributed over its steps by a learned model
   (``redistribute_rewards``): a late reward is then learned from as if it had come when it was earned;
-- λ = 0.5, and a recipe that learns faster per update: layer normalisation, step size 5e-4 falling to 0, gradients of norm at
-  most 10, and a target network that moves by the share τ = 0.005 at every update.
+- λ = 0.5, and a recipe that learns faster per update: layer normalisation, learning rate 5e-4 falling to 0, gradients of norm
+  at most 10, and a target network that moves by the share τ = 0.005 at every update.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def target_moves_at_every_update(config: Config) -> dict[str, Any]:
 
 
 class RedistributedQ(Agent):
-    """Q(λ) on whole episodes with redistributed rewards: for rewards that come late, and no worse where they do not."""
+    """Q(λ) on whole episodes with redistributed rewards: for rewards that are paid late."""
 
     method = Method(
         "redistributed-q",
@@ -42,5 +42,5 @@ class RedistributedQ(Agent):
         defaults={"redistribute_rewards": True, "trace_lambda": 0.5, **FAST_RECIPE},
         overrides=target_moves_at_every_update,
         search=search,
-        cost=1.6,
+        cost=2.7,
     )

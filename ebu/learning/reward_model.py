@@ -98,9 +98,11 @@ class RewardModel:
     def judge(self, memory: EpisodeMemory, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Compare the model with the episodes that have ended since the last call, none of which it has learned from."""
         first = max(self.judged, memory.first_episode)
-        if first < memory.end_episode:
-            span = whole_episodes(memory, np.arange(first, memory.end_episode))
-            is_late = paid_at_the_end(span.rewards, span.continues)
+        if first == memory.end_episode:
+            return
+        span = whole_episodes(memory, np.arange(first, memory.end_episode))
+        is_late = paid_at_the_end(span.rewards, span.continues)
+        if is_late.any():
             values = SpanValues(span, self.learner, should_stop=should_stop)
             returns, sums = per_episode(span.continues, span.rewards, as_array(values.target_taken))
             statistics = self.statistics
@@ -108,7 +110,7 @@ class RewardModel:
                 statistics = statistics.added(obtained, self.statistics.unit * predicted)
             self._keep_predictions(self.statistics.unit, statistics.unit)
             self.statistics = statistics
-            self.judged = memory.end_episode
+        self.judged = memory.end_episode
 
     def _keep_predictions(self, old_unit: float, unit: float) -> None:
         """A new unit changes the outputs, not what they mean."""
