@@ -1,5 +1,9 @@
 """Errors that are shown to the user: one line that says what is wrong and what to do."""
 
+from __future__ import annotations
+
+from typing import Any
+
 LONGEST_LINE = 800
 
 
@@ -26,3 +30,12 @@ class RunFailure(_OneLine):
 
 class EnvironmentFailure(RunFailure):
     """The environment raised, or returned what cannot be learned from; the agent itself is sound."""
+
+
+def shown(value: Any) -> str:
+    """The offending value, at a length that leaves room for the rest of the line."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer longer than Python is willing to write
+        return "an integer of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:97]}..."

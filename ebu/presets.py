@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ebu.config import Config, environment_pairs, field_names, flat, merge_environment_arguments, override
+from ebu.config import Config, field_names, flat, override
+from ebu.env_arguments import environment_pairs, merge_environment_arguments
 from ebu.envs.families import family
 from ebu.envs.family import DEFAULT_PRESET
 from ebu.errors import UserError

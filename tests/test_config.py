@@ -10,18 +10,9 @@ from typing import get_type_hints
 import numpy as np
 import pytest
 
-from ebu.config import (
-    _RANGES,
-    STAGES,
-    Config,
-    check,
-    environment_arguments,
-    field_names,
-    flat,
-    from_json,
-    override,
-    to_json,
-)
+from ebu.config import STAGES, Config, field_names, flat, from_json, override, to_json
+from ebu.config_check import RANGES, check
+from ebu.env_arguments import environment_arguments
 from ebu.errors import UserError
 
 NUMBERS = [name for name, value in flat(Config()).items() if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -101,7 +92,7 @@ def test_the_defaults_are_possible():
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_every_number_has_a_range(name):
-    assert name in _RANGES
+    assert name in RANGES
 
 
 @pytest.mark.parametrize("name", NUMBERS)

@@ -8,7 +8,8 @@ from typing import Literal, get_args, get_origin
 import pytest
 
 import ebu
-from ebu.config import Config, check, field_names, flat, from_json, override
+from ebu.config import Config, field_names, flat, from_json, override
+from ebu.config_check import check
 from ebu.envs.families import families
 from ebu.preset_files import preset_text, read_preset
 from ebu.presets import configure, differences

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ebu.agent import AGENTS
-from ebu.config import check, environment_arguments, field_names, flat
+from ebu.config import field_names, flat
+from ebu.config_check import check
+from ebu.env_arguments import environment_arguments
 from ebu.envs.families import families, family
 from ebu.envs.make import make_environment
 from ebu.envs.spaces import count_actions, describe

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 import gymnasium
 import numpy as np
 
-from ebu.config import Config, check, environment_arguments, flat, override
+from ebu.config import Config, flat, override
+from ebu.config_check import check
+from ebu.env_arguments import environment_arguments
 from ebu.envs.make import EnvironmentSource
 from ebu.envs.objects import copy_spec, describe_object, name_of
 from ebu.errors import UserError

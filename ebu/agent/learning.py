@@ -17,7 +17,8 @@ from ebu.agent.acting import Acting
 from ebu.agent.exporting import Exporting
 from ebu.agent.remembering import Remembering
 from ebu.agent.saving import Saving
-from ebu.config import Config, check, override
+from ebu.config import Config, override
+from ebu.config_check import check
 from ebu.envs.families import family
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock

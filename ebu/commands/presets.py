@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ebu.commands.parsing import parse, peek
-from ebu.config import Config, check, field_names, flat
+from ebu.config import Config, field_names, flat
+from ebu.config_check import check
 from ebu.envs.families import families
 from ebu.envs.make import require_named
 from ebu.errors import UserError

@@ -19,7 +19,9 @@ from ebu.commands.help import describe_flags, help_width
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
 from ebu.commands.words import flags_of, in_full
-from ebu.config import Config, check, merge_environment_arguments, override
+from ebu.config import Config, override
+from ebu.config_check import check
+from ebu.env_arguments import merge_environment_arguments
 from ebu.envs.make import names_module, require_named
 from ebu.errors import UserError
 from ebu.plugins import inherited_plugins, look_in_current_folder

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from ebu.config import Config, check, flat, from_json
+from ebu.config import Config, flat, from_json
+from ebu.config_check import check
 from ebu.envs.spaces import ObservationSpec
 from ebu.errors import RunFailure, UserError
 from ebu.networks.ensemble import Ensemble

@@ -12,7 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ebu.config import Config, check, from_json, override, to_json
+from ebu.config import Config, from_json, override, to_json
+from ebu.config_check import check
 from ebu.errors import RunFailure, UserError
 from ebu.storage import files
 from ebu.storage.files import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ebu.config import check
+from ebu.config_check import check
 from ebu.envs.atari_games import GAMES, paper_scores
 from ebu.experiments import atari, own_scores, sweeps
 from ebu.experiments.item import BUDGETS

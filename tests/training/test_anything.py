@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 import ebu
 from ebu.cli import COMMANDS, main
-from ebu.config import _RANGES, Config, field_names, flat
+from ebu.config import Config, field_names, flat
+from ebu.config_check import RANGES
 from ebu.envs.families import family
 from ebu.errors import Interrupted, RunFailure, UserError
 from ebu.presets import configure, preset_names
@@ -117,7 +118,7 @@ def sensible(name, env):
         return st.sampled_from(get_args(hint))
     if hint is bool:
         return st.booleans()
-    low, high, _ = _RANGES[name]
+    low, high, _ = RANGES[name]
     if isinstance(default, float):
         return st.one_of(st.floats(low, min(high, 1.0)), st.sampled_from([low, high, min(high, 1.0)]))
     counts = st.one_of(st.integers(low, 64), st.integers(low, 64), st.sampled_from([low, high]))

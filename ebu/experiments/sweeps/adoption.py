@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ebu.config import Config, environment_arguments, flat, from_json
+from ebu.config import Config, flat, from_json
+from ebu.env_arguments import environment_arguments
 from ebu.errors import UserError
 from ebu.experiments.sweeps.pruning import was_pruned
 from ebu.experiments.sweeps.trials import Trial
