@@ -27,6 +27,7 @@ def page(tree: Tree) -> str:
         *maze_part(tree),
         *atari_part(tree),
         *cartpole_part(tree),
+        *minigrid_part(tree),
         *items_part(tree),
         *bench_part(tree),
     ]
@@ -70,6 +71,28 @@ def cartpole_part(tree: Tree) -> list[str]:
         "Default settings. A seed's return is the mean of its last five greedy evaluations, at most 500. Made by "
         "`python scripts/evidence.py cartpole`; the paper has no such experiment.",
         plots.markdown(("method", "seeds", "return of each seed", "mean", "seconds"), lines),
+    ]
+
+
+def minigrid_part(tree: Tree) -> list[str]:
+    found = tree.rows("minigrid-beta.jsonl")
+    if not found:
+        return []
+    lines = []
+    for label in dict.fromkeys(row["settings"] for row in found):
+        mine = sorted((row for row in found if row["settings"] == label), key=lambda row: row["seed"])
+        first = [next((row["every"] * (i + 1) for i, score in enumerate(row["curve"]) if score > 0.5), None) for row in mine]
+        lines.append([
+            label, ", ".join(f"{row['curve'][-1]:.2f}" for row in mine),
+            ", ".join("–" if step is None else f"{step:,}" for step in first),
+            f"{np.mean([row['q'] for row in mine]):.2f} / {np.mean([row['return'] for row in mine]):.2f}",
+        ])  # fmt: skip
+    header = ("EBU", "last score of each seed", "first above 0.5 at step", "Q / return at the end")
+    return [
+        "## MiniGrid Empty-8x8: EBU with β = 1",
+        "80,000 steps, default settings but for what is named. Made by `python scripts/evidence.py minigrid`. "
+        "[What it says](algorithms/ebu.md#when-beta-1-fails).",
+        plots.markdown(header, lines),
     ]
 
 
