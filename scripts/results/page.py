@@ -14,7 +14,7 @@ from ebu.experiments.items import find_item, item_names, table2
 from ebu.presets import configure
 from ebu.report.scores import paper_table_2
 from scripts.results.summary import summary
-from scripts.results.tree import Tree, by_algo, preset_of
+from scripts.results.tree import Row, Tree, by_algo, preset_of
 
 
 def page(tree: Tree) -> str:
@@ -75,25 +75,28 @@ def cartpole_part(tree: Tree) -> list[str]:
 
 
 def minigrid_part(tree: Tree) -> list[str]:
-    found = tree.rows("minigrid-beta.jsonl")
+    found = tree.rows("minigrid-discount.jsonl")
     if not found:
         return []
-    lines = []
-    for label in dict.fromkeys(row["settings"] for row in found):
-        mine = sorted((row for row in found if row["settings"] == label), key=lambda row: row["seed"])
-        first = [next((row["every"] * (i + 1) for i, score in enumerate(row["curve"]) if score > 0.5), None) for row in mine]
-        lines.append([
-            label, ", ".join(f"{row['curve'][-1]:.2f}" for row in mine),
-            ", ".join("–" if step is None else f"{step:,}" for step in first),
-            f"{np.mean([row['q'] for row in mine]):.2f} / {np.mean([row['return'] for row in mine]):.2f}",
-        ])  # fmt: skip
-    header = ("EBU", "last score of each seed", "first above 0.5 at step", "Q / return at the end")
+    discounts = sorted({row["gamma"] for row in found}, reverse=True)
+    lines = [
+        [method, *(_areas(found, method, gamma) for gamma in discounts)]
+        for method in dict.fromkeys(row["method"] for row in found)
+    ]
+    header = ("method", *(f"γ = {gamma:g}" for gamma in discounts))
     return [
-        "## MiniGrid Empty-8x8: EBU with β = 1",
-        "80,000 steps, default settings but for what is named. Made by `python scripts/evidence.py minigrid`. "
-        "[What it says](algorithms/ebu.md#when-beta-1-fails).",
+        "## MiniGrid DoorKey-5x5, by discount",
+        "100,000 steps, default settings but for γ. Mean of all evaluations (the area under the curve; returns lie between 0 "
+        "and 1) over seeds, and that of each seed. Made by `python scripts/evidence.py minigrid`. "
+        "[What it says](algorithms/ebu.md#small-differences-between-actions).",
         plots.markdown(header, lines),
     ]
+
+
+def _areas(found: list[Row], method: str, gamma: float) -> str:
+    mine = sorted((row for row in found if (row["method"], row["gamma"]) == (method, gamma)), key=lambda row: row["seed"])
+    areas = [float(np.mean(row["curve"])) for row in mine]
+    return f"{np.mean(areas):.2f} ({', '.join(f'{area:.2f}' for area in areas)})" if areas else "–"
 
 
 def atari_part(tree: Tree) -> list[str]:
