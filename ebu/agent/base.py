@@ -79,7 +79,7 @@ class BaseAgent:
         self.interface = Interface.of(made, config.memory.stack)
         spec, stack = self.interface.spec, self.interface.stack
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
-        if config.learner.reset_every:
+        if config.learner.reset_every or config.target.redistribute_rewards:
             output_layers(network)  # refuses a network without a linear layer
         require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])

@@ -113,7 +113,8 @@ def output_layers(network: nn.Module) -> list[str]:
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     last = [[name for name in linear if name.startswith(stream)][-1] for stream in streams] or linear[-1:]
     if not last:
-        raise UserError("reset_every renews the last linear layer, and this network has none; leave it at 0")
+        users = "reset_every and redistribute_rewards change the last linear layer"
+        raise UserError(f"{users}, and this network has none; leave both off")
     return last
 
 

@@ -175,6 +175,7 @@ def test_what_cannot_be_learned_with_is_refused_in_one_line(network, words):
     assert "\n" not in str(error.value)
 
 
-def test_resets_are_refused_for_a_network_without_a_linear_layer():
-    with pytest.raises(ebu.UserError, match="reset_every renews the last linear layer, and this network has none"):
-        ebu.DQN("CartPole-v1", network=own.without_linear_layers, reset_every=100)
+@pytest.mark.parametrize("setting", [{"reset_every": 100}, {"redistribute_rewards": True}])
+def test_settings_that_change_the_last_linear_layer_are_refused_for_a_network_without_one(setting):
+    with pytest.raises(ebu.UserError, match="redistribute_rewards change the last linear layer, and this network has none"):
+        ebu.EBU("CartPole-v1", network=own.without_linear_layers, **setting)
