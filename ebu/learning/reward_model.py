@@ -32,6 +32,7 @@ LEARNING_RATE = 1e-3  # of the model, with Adam
 AVERAGING = 0.1  # how far its averaged weights move to the latest at each update
 SMALLEST_WEIGHT = 0.02  # of the newest episode in the running averages, once there are many
 GROWTH = 10.0  # returns that vary this many times as much as the model's unit give it a new unit
+GROUP_BYTES = 2**27  # of frames that are judged together: before the first update, and of recorded episodes, many are new
 
 
 @dataclass(frozen=True)
@@ -97,20 +98,21 @@ class RewardModel:
 
     def judge(self, memory: EpisodeMemory, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Compare the model with the episodes that have ended since the last call, none of which it has learned from."""
-        first = max(self.judged, memory.first_episode)
-        if first == memory.end_episode:
+        new = np.arange(max(self.judged, memory.first_episode), memory.end_episode)
+        if not len(new):
             return
-        span = whole_episodes(memory, np.arange(first, memory.end_episode))
-        is_late = paid_at_the_end(span.rewards, span.continues)
-        if is_late.any():
+        statistics = self.statistics
+        for episodes in in_groups(new, memory):
+            span = whole_episodes(memory, episodes)
+            is_late = paid_at_the_end(span.rewards, span.continues)
+            if not is_late.any():
+                continue
             values = SpanValues(span, self.learner, should_stop=should_stop)
             returns, sums = per_episode(span.continues, span.rewards, as_array(values.target_taken))
-            statistics = self.statistics
             for obtained, predicted in zip(returns[is_late].tolist(), sums[is_late].tolist()):
                 statistics = statistics.added(obtained, self.statistics.unit * predicted)
-            self._keep_predictions(self.statistics.unit, statistics.unit)
-            self.statistics = statistics
-        self.judged = memory.end_episode
+        self._keep_predictions(self.statistics.unit, statistics.unit)
+        self.statistics, self.judged = statistics, memory.end_episode
 
     def _keep_predictions(self, old_unit: float, unit: float) -> None:
         """A new unit changes the outputs, not what they mean."""
@@ -146,6 +148,10 @@ class RewardModel:
             self.learner.update(Batch(values.states(span.rows[steps]), actions, targets, span.steps[steps]))
             self.learner.update_target()
 
+    def renumber(self, kept: Array, first: int) -> None:
+        """Some episodes were lost in a damaged file: the one that had the number ``kept[i]`` now has ``first + i``."""
+        self.judged = first + int(np.searchsorted(kept, self.judged))
+
     def state_dict(self) -> dict[str, Any]:
         return {"learner": self.learner.state_dict(), "statistics": asdict(self.statistics), "judged": self.judged}
 
@@ -157,6 +163,13 @@ class RewardModel:
         if not is_possible:
             raise ValueError(f"impossible statistics of returns: {numbers}")
         self.statistics = ReturnStatistics(int(numbers.pop("episodes")), **numbers)
+
+
+def in_groups(episodes: Array, memory: EpisodeMemory) -> list[Array]:
+    """Consecutive episodes, so many together that their frames are about ``GROUP_BYTES``."""
+    frame = math.prod(memory.frame_shape) * memory.frame_dtype.itemsize
+    group = memory.lengths(episodes).cumsum() * frame // GROUP_BYTES
+    return np.split(episodes, np.flatnonzero(np.diff(group)) + 1)
 
 
 def as_array(values: torch.Tensor) -> Array:

@@ -50,6 +50,8 @@ def restore_without_lost(loop: TrainingLoop, tree: dict[str, Any], intact: Itera
         changed["backlog"] = {"pending": []}
     restore(loop, changed, kept)
     loop.sampler.renumber(steps, first_kept)
+    if loop.reward_model is not None:
+        loop.reward_model.renumber(numbers, end_episode - len(numbers))
     return end_episode - first_episode - len(numbers), first_kept - first_step
 
 

@@ -1,7 +1,7 @@
 """Rewards that are paid at the end of an episode are found at the steps that earn them."""
 
 import copy
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given, strategies
 import ebu
 from ebu.agent import AGENTS
 from ebu.errors import Interrupted, UserError
+from ebu.learning import reward_model
 from ebu.learning.reward_model import (
     AVERAGING,
     GROWTH,
@@ -22,6 +23,8 @@ from ebu.learning.reward_model import (
 )
 from ebu.learning.span_values import SpanValues
 from ebu.memory.samplers import whole_episodes
+from ebu.training.loop_state import state_of
+from ebu.training.lost_episodes import restore_without_lost
 from ebu.types import Episode
 from tests.tolerance import in_double
 
@@ -297,6 +300,54 @@ def test_long_spans_are_learned_from_in_parts_that_fit_the_memory(monkeypatch):
     lesson = model.redistribute(every_episode(loop))
     model.learn(lesson)
     assert sum(sizes) == len(lesson.steps) > 512 and max(sizes) == 512
+
+
+def test_many_new_episodes_are_judged_in_groups_that_fit_the_memory(monkeypatch):
+    """Recorded episodes may be as many as the memory holds, whose frames are compressed there and not in a span."""
+    rng = np.random.default_rng(11)
+    loop = loop_with([random_episode(rng) for _ in range(50)])
+    model = loop.reward_model
+    model.learner.initialise(torch.Generator().manual_seed(1), "torch")
+    model.judge(loop.memory)
+    before, first_new = model.statistics, loop.memory.end_step
+    for _ in range(150):
+        loop.memory.add(random_episode(rng))
+    model.judge(loop.memory)
+    at_once = model.statistics
+
+    sizes = []
+    monkeypatch.setattr(reward_model, "GROUP_BYTES", 100 * 8)  # 100 steps
+    monkeypatch.setattr(
+        reward_model, "whole_episodes", lambda *given: sizes.append(len(span := whole_episodes(*given))) or span
+    )
+    model.statistics, model.judged = before, 50
+    model.judge(loop.memory)
+    assert sum(sizes) == loop.memory.end_step - first_new and max(sizes) < 100 + 12
+    assert astuple(model.statistics) == pytest.approx(astuple(at_once), rel=1e-5)
+
+
+def test_the_model_of_a_saved_agent_continues_exactly(tmp_path):
+    settings = {"learning_starts": 50, "eval_every": 0, "hidden_sizes": (16,), "batch_size": 16}
+    agent = ebu.PengQ("CartPole-v1", seed=0, env_args={"reward_delay": "episode"}, redistribute_rewards=True, **settings)
+    agent.learn(200).save(tmp_path / "whole.ebu", memory=True)
+    loaded = ebu.load(tmp_path / "whole.ebu")
+    saved = copy.deepcopy(agent.loop.reward_model.state_dict())
+    assert_same(loaded.loop.reward_model.state_dict(), saved)
+    states = [one.learn(150).loop.reward_model.state_dict() for one in (agent, loaded)]
+    assert_same(*states)
+    assert states[0]["learner"]["optimiser"]["steps"] > saved["learner"]["optimiser"]["steps"] > 0
+
+
+def test_where_damaged_episodes_are_dropped_none_of_the_others_is_judged_twice():
+    """Of episodes 0 to 5, of which 4 and 5 are new, 1 and 4 are lost: the others are now 2 to 5, and 5 is new."""
+    rng = np.random.default_rng(12)
+    loop, restored = loop_with([random_episode(rng) for _ in range(4)]), loop_with([])
+    loop.reward_model.judge(loop.memory)
+    for _ in range(2):
+        loop.memory.add(random_episode(rng))
+    tree = {"loop": state_of(loop), "episode_starts": loop.memory.starts(), "memory_end_step": loop.memory.end_step}
+    restore_without_lost(restored, tree, [(number, loop.memory.pack(number)) for number in (0, 2, 3, 5)])
+    assert (restored.memory.first_episode, restored.reward_model.judged, restored.memory.end_episode) == (2, 5, 6)
 
 
 def assert_same(found, expected):

@@ -44,7 +44,12 @@ CASES = {
     "newest episodes": ("ebu", "CartPole-v1", {"episode_choice": "newest", "eval_every": 0}, 400),
     "episodes by errors": ("ebu", "CartPole-v1", {"episode_choice": "errors", "buffer_size": 150, "eval_every": 0}, 400),
     "retrace": ("retrace", "FrozenLake-v1", {"eval_every": 150}, 400),
-    "redistributed rewards": ("peng", "FrozenLake-v1", {"redistribute_rewards": True, "eval_every": 150}, 400),
+    "redistributed rewards": (
+        "peng",
+        "CartPole-v1",
+        {"redistribute_rewards": True, "env_args": ("reward_delay=episode",), "eval_every": 150},
+        400,
+    ),
     "tightening": ("optimality-tightening", "CartPole-v1", {"eval_every": 0}, 300),
     "minatar": ("ebu", "MinAtar/Breakout-v1", {"eval_every": 0, "eval_episodes": 1}, 300),
     "atari": ("ebu", "breakout", {"eval_every": 0, "eval_episodes": 1, "train_freq": 16, "batch_size": 4}, 200),
