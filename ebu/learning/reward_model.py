@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from ebu.learning.learner import LocalLearner
-from ebu.learning.span_values import FORWARD_ROWS, SpanValues
+from ebu.learning.span_values import FORWARD_ROWS, IMAGE_ROWS, SpanValues
 from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import whole_episodes
 from ebu.types import Array, Batch, Span
@@ -142,11 +142,23 @@ class RewardModel:
         values = SpanValues(span, self.learner)
         for start in range(0, len(lesson.steps), FORWARD_ROWS):
             part = slice(start, start + FORWARD_ROWS)
-            steps = lesson.steps[part]
-            targets = values.tensor(lesson.targets[part]).unsqueeze(0)
-            actions = values.tensor(span.actions[steps])
-            self.learner.update(Batch(values.states(span.rows[steps]), actions, targets, span.steps[steps]))
+            chosen, weights = self._filled_up(np.arange(len(lesson.steps))[part])
+            steps = lesson.steps[chosen]
+            targets = values.tensor(lesson.targets[chosen]).unsqueeze(0)
+            states, actions = values.states(span.rows[steps]), values.tensor(span.actions[steps])
+            placed = None if weights is None else values.tensor(weights)
+            self.learner.update(Batch(states, actions, targets, span.steps[steps], weights=placed))
             self.learner.update_target()
+
+    def _filled_up(self, chosen: Array) -> tuple[Array, Array | None]:
+        """Images in numbers that come often, as ``IMAGE_ROWS`` says: the last one again, which then does not count."""
+        count = len(chosen)
+        missing = -count % IMAGE_ROWS if self.learner.online.keeps_work_space else 0
+        if not missing:
+            return chosen, None
+        weights = np.full(count + missing, (count + missing) / count, np.float32)  # the loss is a mean over all
+        weights[count:] = 0.0
+        return np.concatenate([chosen, chosen[-1:].repeat(missing)]), weights
 
     def renumber(self, kept: Array, first: int) -> None:
         """Some episodes were lost in a damaged file: the one that had the number ``kept[i]`` now has ``first + i``."""

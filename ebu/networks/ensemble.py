@@ -42,6 +42,11 @@ class Ensemble:
         """The part of ``parameters`` that is learned: all of them."""
         return self.parameters
 
+    @property
+    def keeps_work_space(self) -> bool:
+        """Whether PyTorch's convolutions compute the gradient: they keep work space for every number of images they meet."""
+        return any(isinstance(module, nn.Conv2d) for module in self.skeleton.modules())
+
     @cached_property
     def gradient(self) -> Tensor:
         """Of ``trained``, written by a pullback."""

@@ -27,6 +27,8 @@ NUMPY_UP_TO_ELEMENTS = 500_000  # weights; with more of them NumPy's products of
 class EnsembleConvolution(EnsembleMLP):
     """K networks of one convolution without padding, ReLU, flattening, and linear layers with ReLU between them."""
 
+    keeps_work_space = False  # the gradient comes from products with patches
+
     @staticmethod
     def fits(skeleton: nn.Module) -> bool:
         if not isinstance(skeleton, nn.Sequential):

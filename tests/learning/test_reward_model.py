@@ -10,8 +10,11 @@ from hypothesis import given, strategies
 
 import ebu
 from ebu.agent import AGENTS
+from ebu.config import Config, override
+from ebu.envs.spaces import ObservationSpec
 from ebu.errors import Interrupted, UserError
 from ebu.learning import reward_model
+from ebu.learning.blueprint import Blueprint
 from ebu.learning.reward_model import (
     AVERAGING,
     GROWTH,
@@ -22,10 +25,11 @@ from ebu.learning.reward_model import (
     redistributed,
 )
 from ebu.learning.span_values import SpanValues
+from ebu.memory.episodes import EpisodeMemory
 from ebu.memory.samplers import whole_episodes
 from ebu.training.loop_state import state_of
 from ebu.training.lost_episodes import restore_without_lost
-from ebu.types import Episode
+from ebu.types import Batch, Episode
 from tests.tolerance import in_double
 
 STATES, ACTIONS = 16, 4
@@ -348,6 +352,34 @@ def test_where_damaged_episodes_are_dropped_none_of_the_others_is_judged_twice()
     tree = {"loop": state_of(loop), "episode_starts": loop.memory.starts(), "memory_end_step": loop.memory.end_step}
     restore_without_lost(restored, tree, [(number, loop.memory.pack(number)) for number in (0, 2, 3, 5)])
     assert (restored.memory.first_episode, restored.reward_model.judged, restored.memory.end_episode) == (2, 5, 6)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_large_images_are_learned_from_in_numbers_that_come_often_and_as_they_are(layer_norm, monkeypatch):
+    """PyTorch's convolutions keep work space for every number of images that they meet."""
+    with in_double():
+        rng, memory = np.random.default_rng(13), EpisodeMemory(1_000, (1, 20, 20), np.uint8, gamma=0.9)
+        for length in (9, 30, 7):
+            frames = rng.integers(256, size=(length + 1, 1, 20, 20)).astype(np.uint8)
+            paid, ones = np.eye(length, dtype=np.float32)[-1], np.ones(length, np.float32)
+            memory.add(Episode(frames, rng.integers(ACTIONS, size=length), paid, ones, True))
+        spec = ObservationSpec("image", (1, 20, 20), "uint8", scale=1 / 255)
+        config = override(Config(), network="maze", layer_norm=layer_norm)
+        model, plain = (
+            RewardModel(Blueprint(config, spec, ACTIONS, 1, 1).build_reward_learner(torch.device("cpu"))) for _ in range(2)
+        )
+        model.learner.initialise(torch.Generator().manual_seed(1), "torch")
+        plain.learner.load_state_dict(model.learner.state_dict())
+        model.statistics = ReturnStatistics(5, 0.0, 1.0, 1.0, 1.0)
+        span = whole_episodes(memory, np.arange(3))
+        lesson, sizes, update = model.redistribute(span), [], model.learner.update
+        monkeypatch.setattr(model.learner, "update", lambda batch: sizes.append(len(batch.steps)) or update(batch))
+        model.learn(lesson)
+        assert sizes == [64] and len(span) == 46
+        values = SpanValues(span, plain.learner)
+        targets = values.tensor(lesson.targets).unsqueeze(0)
+        plain.learner.update(Batch(values.states(span.rows), values.actions, targets, span.steps))
+        torch.testing.assert_close(model.learner.online.gradient, plain.learner.online.gradient, rtol=1e-6, atol=1e-9)
 
 
 def assert_same(found, expected):
