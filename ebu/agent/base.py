@@ -81,7 +81,8 @@ class BaseAgent:
         network = build_network(spec, self.interface.actions, stack, config.network)  # refuses what does not fit
         if config.learner.reset_every or config.target.redistribute_rewards:
             output_layers(network)  # refuses a network without a linear layer
-        require_room(network, self.learners, stack * spec.network_inputs, config.learner.batch_size)
+        networks = self.learners + config.target.redistribute_rewards  # the model of rewards is one more
+        require_room(network, networks, stack * spec.network_inputs, config.learner.batch_size)
         self._predict_rng = np.random.default_rng([config.run.seed, PREDICT_STREAM])
         self._loop: TrainingLoop | None = None
         self._restored: SavedPolicy | None = None

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import ebu
+from ebu.training import footprint
 from ebu.training.footprint import machine_bytes, require_room
 
 GIB = 2**30
@@ -27,6 +28,14 @@ def test_what_fits_is_let_through_up_to_the_last_byte():
 def test_the_line_tells_how_much_and_how_much_there_is():
     with pytest.raises(ebu.UserError, match=r"need 2,400\.0 GiB and the machine has 16\.0"):
         require_room(network(2**15), learners=100, state_values=1, batch_size=1, room=16 * GIB)
+
+
+def test_a_model_of_rewards_is_one_network_more(monkeypatch):
+    monkeypatch.setattr(footprint, "machine_bytes", lambda: 150_000.0)
+    settings = {"hidden_sizes": (64, 64), "batch_size": 32}
+    ebu.EBU("CartPole-v1", **settings)
+    with pytest.raises(ebu.UserError, match=r"2 × 4,610 weights"):
+        ebu.EBU("CartPole-v1", redistribute_rewards=True, **settings)
 
 
 def test_the_machine_tells_its_memory():
