@@ -171,8 +171,8 @@ class RewardModel:
         self.learner.load_state_dict(state["learner"])
         self.judged = int(state["judged"])
         numbers = {name: float(number) for name, number in state["statistics"].items()}
-        is_possible = all(map(math.isfinite, numbers.values())) and min(numbers["episodes"], numbers["unit"], self.judged) >= 0
-        if not is_possible:
+        counts_and_sizes = (numbers["episodes"], numbers["error"], numbers["unit"], self.judged)
+        if not all(map(math.isfinite, numbers.values())) or min(counts_and_sizes) < 0:
             raise ValueError(f"impossible statistics of returns: {numbers}")
         self.statistics = ReturnStatistics(int(numbers.pop("episodes")), **numbers)
 

@@ -403,7 +403,9 @@ def test_methods_that_do_not_replay_whole_episodes_are_refused(algo):
         AGENTS[algo]("CartPole-v1", redistribute_rewards=True)
 
 
-@pytest.mark.parametrize("damage", [{"episodes": -1}, {"unit": float("nan")}, {"unit": -1.0}, {"error": float("inf")}])
+@pytest.mark.parametrize(
+    "damage", [{"episodes": -1}, {"unit": float("nan")}, {"unit": -1.0}, {"error": float("inf")}, {"error": -1.0}]
+)
 def test_impossible_statistics_in_a_checkpoint_are_refused(damage):
     model = RewardModel(loop_with([]).reward_model.learner)
     state = model.state_dict()
