@@ -26,7 +26,7 @@ FAST_RECIPE: dict[str, Any] = {
 
 
 def target_moves_at_every_update(config: Config) -> dict[str, Any]:
-    """τ is the share of one update, however many steps lie between updates; hard copies keep their interval."""
+    """τ is the share of the updates of one step, however many steps lie between them; hard copies keep their interval."""
     return {} if config.learner.tau == 1 else {"target_update_interval": config.learner.train_freq}
 
 
