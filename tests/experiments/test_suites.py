@@ -11,6 +11,7 @@ from ebu.experiments.items import find_item, minatar, values
 from ebu.experiments.items.values import METHODS as VALUES_TRIED
 from ebu.experiments.suites.picture import MOST_CURVES, best_values
 from ebu.experiments.suites.rows import PROFILE, by_task, normalised
+from ebu.experiments.suites.tables import tables
 from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, N_STEP, N_STEP_5, PENG_9, RETRACE, TELLING, Task
 from tests.experiments.pages import write_trial
 
@@ -199,3 +200,22 @@ def test_overestimation_is_q_above_the_return_that_followed_in_the_runs_of_minat
     assert "| Asterix | DQN | 0 | – | – | – | – | – |" in text
     (curve,) = part(rows, "curve", method=ADAPTIVE)
     assert len(curve["beta_mean"]) == len(curve["q_mean"]) == 8
+
+
+def test_a_threshold_that_an_untrained_network_is_above_is_not_reached_by_it(tmp_path):
+    """Nothing is learned until step 5,000; the first evaluation, at that step, is of the initial weights."""
+    scores = [20.0] + [0.0] * 9 + [12.0] * 10
+    rows = made("minatar", tmp_path, lambda one: scores, keep=lambda one: one.seed == 0 and one.label == DQN)
+    (run,) = part(rows, "run", task="Freeway")
+    assert run["curve"][0] == 20.0 and set(run["steps_to"].values()) == {55_000}
+
+
+def test_an_interval_over_two_tasks_is_not_shown(tmp_path):
+    rows = made("values", tmp_path, lambda one: [1.0, 2.0 + one.seed])
+    (aggregate, *_) = part(rows, "aggregate")
+    assert aggregate["final_iqm_other_tasks_low"] is not None
+    settings = find_item("values").at("laptop")
+    (table,) = (
+        table for table in tables(rows, settings["tasks"], settings["methods"]) if "its interval over tasks" in table.header
+    )
+    assert {line[table.header.index("its interval over tasks")] for line in table.lines} == {"–"}

@@ -14,6 +14,7 @@ from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, score
 
 AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be faster"
+SEEDS_OF_A_CLAIM = 10
 
 
 def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], steps: int) -> list[Row]:
@@ -77,11 +78,18 @@ def _area_interval(mine: Runs) -> Estimate:
 
 
 def verdict(row: Row) -> str:
-    """The protocol's words for a ratio of steps, by the end of its interval that is worse for the method."""
+    """The protocol's words for a ratio of steps, by the end of its interval that is worse for the method.
+
+    With fewer seeds than a claim needs, a gain is said to be a look.
+    """
     high = row["steps_over_rival_high"]
     if high is None:
         return output.NOT_RUN
-    return AT_MOST_HALF if high <= 0.5 else FASTER if high < 1 else NOT_SHOWN
+    if high >= 1:
+        return NOT_SHOWN
+    seeds = row["runs"] // row["tasks"]
+    look = "" if seeds >= SEEDS_OF_A_CLAIM else f" (a look: {output.several(seeds, 'seed')})"
+    return (AT_MOST_HALF if high <= 0.5 else FASTER) + look
 
 
 # ---------------------------------------------------------------------- rewards at the episode's end

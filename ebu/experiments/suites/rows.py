@@ -54,6 +54,8 @@ def run_row(task: Task, one: Trial, run: Run, ceiling: float) -> Row:
     steps, values = (list(column) for column in zip(*evaluations(run)))
     area = area_under_curve(steps, values) if len(steps) > 1 else values[-1]
     levels = [task.floor + level * (ceiling - task.floor) for level in LEVELS]
+    # An untrained network may be above a threshold (MinAtar's Freeway is played well by always going up): no method's merit.
+    first = sum(step <= one.config().learner.learning_starts for step in steps)
     training = run.points("train", "ep_rew_mean")
     at, table = side_by_side([evaluations(run)])
     kept = _thinned(len(at))
@@ -68,7 +70,9 @@ def run_row(task: Task, one: Trial, run: Run, ceiling: float) -> Row:
         "final_normalised": plots.number(normalised(task, ceiling, values[-1]), 4),
         "area_normalised": plots.number(normalised(task, ceiling, area), 4),
         "training": plots.number(training[-1][1], 4) if training else None,
-        "steps_to": {f"{level:g}": steps_to_reach(steps, values, height) for level, height in zip(LEVELS, levels)},
+        "steps_to": {
+            f"{level:g}": steps_to_reach(steps[first:], values[first:], height) for level, height in zip(LEVELS, levels)
+        },
         "curve_steps": at[kept].astype(int).tolist(),
         "curve": [plots.number(value, 4) for value in table[0, kept]],
         "seconds": None if run.seconds is None else plots.number(run.seconds, 1),

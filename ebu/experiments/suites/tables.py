@@ -15,6 +15,8 @@ from ebu.experiments.suites.tasks import DQN, Task
 from ebu.report.figures import estimate
 from ebu.report.statistics import mean
 
+TASKS_FOR_AN_INTERVAL = 5  # an interval over fewer tasks is little more than their smallest and largest score
+
 
 def tables(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -> list[output.Table]:
     groups = list(dict.fromkeys(task.group for task in tasks))
@@ -33,7 +35,7 @@ def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
     lines = [
         [
             row["method"], str(row["tasks"]), str(row["runs"]), with_interval(row, "final_iqm"),
-            _range(row["final_iqm_other_tasks_low"], row["final_iqm_other_tasks_high"]),
+            _over_tasks(row),
             with_interval(row, "area_iqm"), with_interval(row, "beats_dqn"), with_interval(row, "steps_over_dqn"),
             *(output.cell(row["share_reached"].get(f"{level:g}")) for level in LEVELS),
         ]
@@ -49,8 +51,10 @@ def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
     return output.Table(title, header, lines)
 
 
-def _range(low: float | None, high: float | None) -> str:
-    return output.NOT_RUN if low is None or high is None else f"{output.cell(low)} to {output.cell(high)}"
+def _over_tasks(row: Row) -> str:
+    low, high = row["final_iqm_other_tasks_low"], row["final_iqm_other_tasks_high"]
+    known = row["tasks"] >= TASKS_FOR_AN_INTERVAL and low is not None and high is not None
+    return f"{output.cell(low)} to {output.cell(high)}" if known else output.NOT_RUN
 
 
 def _task_table(runs: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -> output.Table:
