@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import mannwhitneyu
 
 from ebu.envs.atari_games import GAMES, Game, find_game, paper_scores
 from ebu.experiments import atari
@@ -13,7 +14,7 @@ from ebu.experiments import own_scores as scores
 from ebu.experiments.items import figure4, table2
 from ebu.report.rows import Run
 from ebu.report.scores import count_wins, paper_table_2
-from scripts.results.claims import Claim
+from scripts.results.claims import CERTAIN, Claim, verdict
 from scripts.results.tree import Tree, preset_of, several
 
 METHODS = {atari.EBU_HALF: "ebu_0.5_10M", atari.DQN: "dqn_10M"}  # as the paper calls them → its column
@@ -29,6 +30,8 @@ class Pair:
     seeds: int
     ebu: float
     dqn: float
+    is_decided: bool
+    """Whether a rank test over the seeds calls the two different; with one seed each it never does."""
 
     @property
     def is_whole(self) -> bool:
@@ -60,7 +63,8 @@ def pairs(tree: Tree, preset: str) -> Iterator[Pair]:
         found = {method: _best(runs, method, steps) for method in METHODS}
         if all(found.values()):
             ebu, dqn = (float(np.mean(values)) for values in found.values())
-            yield Pair(game, steps, runs[0].planned_steps, min(map(len, found.values())), ebu, dqn)
+            different = float(mannwhitneyu(*found.values()).pvalue) < CERTAIN
+            yield Pair(game, steps, runs[0].planned_steps, min(map(len, found.values())), ebu, dqn, different)
 
 
 def _best(runs: Sequence[Run], method: str, steps: int) -> list[float]:
@@ -72,13 +76,12 @@ def _best(runs: Sequence[Run], method: str, steps: int) -> list[float]:
 def atari_claims(tree: Tree) -> Iterator[Claim]:
     for pair in pairs(tree, "paper"):
         ours, theirs = (pair.ebu, pair.dqn), (pair.game.paper[column] for column in METHODS.values())
-        verdict = ("yes" if pair.ebu > pair.dqn else "no") + f"; {several(pair.seeds, 'seed')}"
         yield Claim(
             f"{pair.game.name} after 10M frames: EBU (β = 0.5) ahead of DQN (best test)",
             " against ".join(f"{score:.1f}" for score in theirs),
             f"{' against '.join(f'{score:.1f}' for score in ours)} after {pair.length()} "
             f"({several(pair.seeds, 'seed')}; random play {pair.game.random:.1f})",
-            verdict if pair.is_whole else "open: the run is shorter",
+            verdict(pair.ebu > pair.dqn, pair.is_decided, "seeds") if pair.is_whole else "open: the run is shorter",
             f"ebu train --env {pair.game.ale_id} --preset paper --steps {pair.planned_steps}",
             place=f"{pair.game.name} (Atari)",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from ebu.experiments import own_scores as scores
 from scripts.results.atari import atari_claims
 from scripts.results.claims import HEADER, Claim, maze_claims, theory_claims
 from scripts.results.suites import side_by_side, suite_claims
-from scripts.results.tree import Tree, by_algo, several
+from scripts.results.tree import Row, Tree, by_algo, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -59,10 +60,10 @@ def cartpole_lines(tree: Tree) -> list[list[str]]:
     found = by_algo(tree.rows("cartpole.jsonl"))
     if not found:
         return []
+    seeds = several(min(map(len, found.values())), "seed")
     means = ", ".join(f"{algo} {np.mean([row['last_five'] for row in rows]):.0f}" for algo, rows in found.items())
-    return [
-        ["CartPole-v1, 50,000 steps, greedy return of at most 500, mean of 3 seeds", "`ebu train --env CartPole-v1`", means]
-    ]
+    what = f"CartPole-v1, 50,000 steps, greedy return of at most 500, mean of {seeds}: too few to rank the methods"
+    return [[what, "`ebu train --env CartPole-v1`", means]]
 
 
 def atari_lines(tree: Tree) -> list[list[str]]:
@@ -76,7 +77,7 @@ def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Col
     mine = [column for column in columns if game in column.scores and (column.steps, column.preset) == (steps, preset)]
     ours = ", ".join(f"{column.method} {column.scores[game]:.1f}" for column in mine)
     paper = ", ".join(f"{paper_scores(column.published)[game]:.1f}" for column in mine if column.published)
-    seeds = max(len(column.runs[game]) for column in mine)
+    seeds = min(len(column.runs[game]) for column in mine)
     found = find_game(game)
     return [
         f"{game}, {atari.frames(steps)} frames, `{preset}` preset",
@@ -89,11 +90,31 @@ def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Col
 def speed_lines(tree: Tree) -> list[list[str]]:
     """EBU against others' code, and at its default settings; other methods and instructions are in docs/results.md."""
     lines = []
-    for row in tree.rows("bench.jsonl"):
+    rows = tree.rows("bench.jsonl")
+    for row in rows:
         if ", AVX2" in row["what"] or not (", ebu" in row["what"] or "K = 11" in row["what"]):
             continue
         if row["peer"].startswith(("Algorithm 2", "Stable-Baselines3")):
-            lines.append([row["what"], "`make bench`", f"{row['ours']} ({row['peer']}): {row['ratio']:.1f}×"])
+            factors = f"{_factor(row)}{_with_avx2(row, rows)}"
+            lines.append([row["what"], "`make bench`", f"{row['ours']} ({row['peer']}): {factors}"])
         elif row["peer"].startswith("no peer"):
             lines.append([row["what"], "`make bench`", row["ours"]])
     return lines
+
+
+def _factor(row: Row) -> str:
+    """Our speed over the peer's, over the faster one's where there are two: the ratio of a row may be over the slower one."""
+    rates = [float(rate.replace(",", "")) for rate in re.findall(r"([\d,]+) steps/s", f"{row['ours']} {row['peer']}")]
+    if len(rates) > 2 and ", over " not in row["what"]:
+        return f"{rates[0] / max(rates[1:]):.1f}× the faster one"
+    return f"{row['ratio']:.1f}×"
+
+
+def _with_avx2(row: Row, rows: Sequence[Row]) -> str:
+    """The same where PyTorch may not use AVX-512, which many processors do not have."""
+
+    def measured(one: Row) -> tuple[str, str]:
+        return re.sub(r" \(rounds [^)]*\)|, AVX2$", "", one["what"]), one["peer"].split()[0]
+
+    found = [other for other in rows if other is not row and measured(other) == measured(row) and ", AVX2" in other["what"]]
+    return f", with AVX2 {_factor(found[0]).split()[0]}" if found else ""

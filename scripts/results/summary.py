@@ -9,7 +9,7 @@ import numpy as np
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from ebu.experiments.suites.tasks import DQN as SUITE_DQN
 from scripts.results.atari import METHODS, atari_claims, pairs
-from scripts.results.claims import ahead, is_ebu, is_of_the_paper, maze_claims, paired, short, slippery_medians
+from scripts.results.claims import ahead, chance, is_ebu, is_of_the_paper, maze_claims, paired, short, slippery_medians
 from scripts.results.suites import TITLES, aggregates, sample_claims, side_by_side, steps_in_words
 from scripts.results.tree import Row, Tree, by_algo, several
 
@@ -45,13 +45,13 @@ def _mazes(tree: Tree) -> Iterator[str]:
     for rival in (ONE_STEP, N_STEP):
         pairs = paired(rows, EBU, rival)
         better, decided = ahead(pairs)
-        certain = "a clear difference" if decided else "too few to tell"
+        certain = f"sign test: p = {chance(pairs):.2g}, {'a clear difference' if decided else 'too few to tell'}"
         comparisons.append(f"shorter than {short(rival)}'s in {better} of {several(len(pairs), 'maze')} ({certain})")
     yield (
         f"**The paper's maze** ({several(count, 'maze')} of four wall densities, digits redrawn at every step, reward only at "
         f"the goal). Half way through the training the median path is {half[EBU]:.1f} times the shortest with EBU, "
         f"{half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with one-step DQN. EBU's path is "
-        f"{' and '.join(comparisons)}. {_factor(pooled)} The reason is the paper's: the target network is copied every 2,000 "
+        f"{' and '.join(comparisons)}. {_factor(pooled)} The paper's reason: the target network is copied every 2,000 "
         "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
     )
 
@@ -109,17 +109,23 @@ def _suites(tree: Tree) -> Iterator[str]:
         rival = next((row for row in mine if row["method"] == SUITE_DQN), None)
         if rival is None or len(mine) < 2:
             continue
-        above, below = (
-            [row["method"] for row in mine if compare(row["area_iqm"], rival["area_iqm"])]
-            for compare in (float.__gt__, float.__lt__)
-        )
+        above = [row["method"] for row in mine if _is_above(row, rival)]
+        below = [row["method"] for row in mine if _is_above(rival, row)]
+        level = [row["method"] for row in mine if row is not rival and row["method"] not in (*above, *below)]
+        unclear = f"; no interval over seeds tells {_listed(level)} from it" if level else ""
+        behind = f"{_listed(below) or 'no method'} {'is' if len(below) < 2 else 'are'} behind it"
         steps = steps_in_words([row for row in mine if is_ebu(row["method"])])
         yield (
             f"**{TITLES[name]}** ({rival['tasks']} tasks, {rival['runs']} runs of DQN). By the area under the normalised "
             f"learning curve {_listed(above) or 'no method'} {'is' if len(above) < 2 else 'are'} ahead of DQN and "
-            f"{_listed(below) or 'no method'} {'is' if len(below) < 2 else 'are'} behind it. Steps to the thresholds over "
-            f"those of DQN: {steps}.{REMARKS.get(name, '')}"
+            f"{behind}{unclear}. Steps to the thresholds over those of DQN: {steps}.{REMARKS.get(name, '')}"
         )
+
+
+def _is_above(row: Row, other: Row) -> bool:
+    """Whether the intervals of the areas over seeds do not overlap; with one seed there is none."""
+    low, high = row["area_iqm_low"], other["area_iqm_high"]
+    return low is not None and high is not None and bool(low > high)
 
 
 REMARKS = {
@@ -144,8 +150,10 @@ def _atari(tree: Tree) -> Iterator[str]:
     )
     game = found[0][1].game
     paper = " against ".join(f"{game.paper[column]:.1f}" for column in METHODS.values())
-    whole = any(pair.is_whole for preset, pair in found if preset == "paper")
-    missing = "" if whole else " Runs of that length are not finished: the claim is open."
+    whole = [pair for preset, pair in found if preset == "paper" and pair.is_whole]
+    decided = any(pair.is_decided for pair in whole)
+    why = "There are too few seeds of that length" if whole else "Runs of that length are not finished"
+    missing = "" if decided else f" {why}: the claim is open."
     yield (
         f"**Atari.** EBU (β = 0.5) against DQN in Breakout, best test: {words}. The paper has {paper} after 10M frames."
         f"{missing} What we tried and what explains the difference is in [atari.md](atari.md#our-runs)."
@@ -158,9 +166,9 @@ def _dense(tree: Tree) -> Iterator[str]:
         return
     means = {algo: float(np.mean([row["last_five"] for row in rows])) for algo, rows in grouped.items()}
     better = sum(value > means["ebu"] for value in means.values())
+    seeds = several(min(map(len, grouped.values())), "seed")
     yield (
-        f"**Where every step is rewarded** EBU is not ahead: on CartPole-v1 it ends at {means['ebu']:.0f}, DQN at "
-        f"{means['dqn']:.0f}, and {better} of the {len(means)} methods end above it ({several(len(grouped['ebu']), 'seed')} "
-        "each, too few to rank them). There is no distant reward to carry back, and a maximum over noisy values at every step "
-        "back is optimistic."
+        f"**Where every step is rewarded**, on CartPole-v1, EBU ends at {means['ebu']:.0f} and DQN at {means['dqn']:.0f}, and "
+        f"{better} of the {len(means)} methods end above EBU ({seeds} each, too few to rank them). No gain is to be expected "
+        "there: no reward is distant, and a maximum over noisy values at every step back is optimistic."
     )
