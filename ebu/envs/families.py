@@ -254,7 +254,7 @@ MINIGRID = Family(
     examples={"MiniGrid-Empty-5x5-v0": "extra: minigrid; any MiniGrid id"},
     # One reward, at the end: with 0.99 a wasted step costs 1 % of the value, which a network hardly tells from noise.
     # An agent sees a part of the maze and remembers nothing: a policy that never errs walks in circles in a few places.
-    presets={"quick": _SMALL_NETWORK_QUICK | {"gamma": 0.95, "eval_epsilon": 0.05}},
+    presets={"quick": {**_SMALL_NETWORK_QUICK, "gamma": 0.95, "eval_epsilon": 0.05}},
     costs={"quick": SMALL_NETWORK},
 )
 
