@@ -131,7 +131,7 @@ def _is_above(row: Row, other: Row) -> bool:
 REMARKS = {
     "delay": " A reward paid at the end is discounted by every step until then: with γ = 0.99 it pays to end the episode once "
     "a step earns less than 1 % of what has been earned, and part of what is lost is that "
-    "([what a longer horizon changes](beyond.md#looks))."
+    "([what a longer horizon changes](beyond.md#looks)).",
 }
 
 
