@@ -156,7 +156,7 @@ def _atari(tree: Tree) -> Iterator[str]:
     missing = "" if decided else f" {why}: the claim is open."
     yield (
         f"**Atari.** EBU (β = 0.5) against DQN in Breakout, best test: {words}. The paper has {paper} after 10M frames."
-        f"{missing} What we tried and what explains the difference is in [atari.md](atari.md#our-runs)."
+        f"{missing} What is known of the difference so far is in [atari.md](atari.md#our-runs)."
     )
 
 
