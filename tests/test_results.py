@@ -125,8 +125,8 @@ def test_claims_about_mazes_say_how_many_mazes_they_rest_on(copied, tmp_path):
     assert "o far 24 of 144 trials are finished" in text
     assert "| 50 % | N-step DQN | 2 | 11.32 | 3.12 |" in text
     found = list(claims.maze_claims(copied))
-    assert len(found) == 5 and all("maze" in claim.ours for claim in found)
-    assert "8 mazes" in found[0].ours  # of four densities
+    assert len(found) == 7 and all("maze" in claim.ours for claim in found)
+    assert all("8 mazes" in claim.ours for claim in found[:3])  # of four densities
     assert "**The paper's maze** (8 mazes of four wall densities" in "\n".join(summary.summary(copied))
     assert set(picture.shown(copied)["mazes"]) == {EBU, ONE_STEP, N_STEP}
 
@@ -153,6 +153,25 @@ def test_rows_of_the_easier_maze_support_no_claim_of_the_paper(copied):
 )
 def test_a_comparison_is_decided_by_a_sign_test_that_agrees_with_the_medians(pairs, expected):
     assert claims.ahead(pairs) == expected
+
+
+def test_a_method_that_does_not_arrive_within_the_run_arrives_after_one_that_does(copied):
+    """Where neither arrives the two are equal; slippery mazes are another comparison."""
+    arrived = {EBU: [1_000, 2_000, None, 9_000], ONE_STEP: [None, 3_000, None, 5_000]}
+    rows = [
+        {"part": "maze", "slip": slip, "wall_density": 0.5, "method": method, "maze": maze, "training_at_the_end": 1.0}
+        | {"steps_to_twice_the_shortest": step}
+        for slip in (0.0, 0.1)
+        for method, steps in arrived.items()
+        for maze, step in enumerate(steps)
+        if (maze == 3) == bool(slip)
+    ]
+    (copied.root / "results/figure2/rows.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    assert claims.arrivals(copied, ONE_STEP) == [(1_000, float("inf")), (2_000, 3_000), (float("inf"), float("inf"))]
+    assert claims.arrivals(copied, N_STEP) == []
+    first = next(claims.maze_claims(copied))
+    assert first.ours == "2,000 steps against not within the run (medians); EBU is first in 2 of 3 mazes (sign test: p = 0.5)"
+    assert (first.holds, first.place) == ("leaning yes; too few mazes", "the paper's maze")
 
 
 def test_slippery_mazes_are_compared_when_every_method_has_finished_one(copied):

@@ -9,7 +9,17 @@ import numpy as np
 from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from ebu.experiments.suites.tasks import DQN as SUITE_DQN
 from scripts.results.atari import METHODS, atari_claims, pairs
-from scripts.results.claims import ahead, chance, is_ebu, is_of_the_paper, maze_claims, paired, short, slippery_medians
+from scripts.results.claims import (
+    ahead,
+    arrivals,
+    chance,
+    is_ebu,
+    is_of_the_paper,
+    maze_claims,
+    paired,
+    short,
+    slippery_medians,
+)
 from scripts.results.suites import TITLES, aggregates, sample_claims, side_by_side, steps_in_words
 from scripts.results.tree import Row, Tree, by_algo, several
 
@@ -51,8 +61,9 @@ def _mazes(tree: Tree) -> Iterator[str]:
         f"**The paper's maze** ({several(count, 'maze')} of four wall densities, digits redrawn at every step, reward only at "
         f"the goal). Half way through the training the median path is {half[EBU]:.1f} times the shortest with EBU, "
         f"{half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with one-step DQN. EBU's path is "
-        f"{' and '.join(comparisons)}. {_factor(pooled)} The paper's reason: the target network is copied every 2,000 "
-        "steps, and a one-step target moves a reward back one step per copy, a backward target along the whole episode."
+        f"{' and '.join(comparisons)}. {_factor(pooled)} {_firsts(tree)}The paper's reason: the target network is copied "
+        "every 2,000 steps, and a one-step target moves a reward back one step per copy, a backward target along the whole "
+        "episode."
     )
 
 
@@ -97,6 +108,16 @@ def _factor(pooled: dict[str, Row]) -> str:
     ]
     tail = f", {' and '.join(factors)}" if factors else ""
     return f"The path is at most twice the shortest (median over mazes): {words}{tail}."
+
+
+def _firsts(tree: Tree) -> str:
+    """In how many mazes EBU gets there before each of the others."""
+    found = {rival: pairs for rival in (ONE_STEP, N_STEP) if (pairs := arrivals(tree, rival))}
+    words = [
+        f"before {short(rival)} in {ahead(pairs)[0]} of {several(len(pairs), 'maze')} (sign test: p = {chance(pairs):.2g})"
+        for rival, pairs in found.items()
+    ]
+    return f"EBU gets there {' and '.join(words)}. " if words else ""
 
 
 def _median_steps(steps: Sequence[float | None]) -> float | None:
