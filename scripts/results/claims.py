@@ -65,8 +65,8 @@ def _arrives_first(tree: Tree) -> Iterator[Claim]:
         ours, theirs = (float(np.median([pair[i] for pair in pairs])) for i in (0, 1))
         better, decided = ahead(pairs)
         yield Claim(
-            f"In the maze EBU needs fewer steps than {short(rival)} (until half of ten episodes take at most twice the shortest "
-            "path)",
+            f"In the maze EBU needs fewer steps than {short(rival)} "
+            "(until half of the latest ten episodes take at most twice the shortest path)",
             "by its figure" + (", where walls are many" if rival == N_STEP else ""),
             f"{steps(ours)} against {steps(theirs)} (medians); EBU is first in {better} of {several(len(pairs), 'maze')} "
             f"(sign test: p = {chance(pairs):.2g})",
