@@ -171,7 +171,7 @@ def test_a_method_that_does_not_arrive_within_the_run_arrives_after_one_that_doe
     assert claims.arrivals(copied, N_STEP) == []
     first = next(claims.maze_claims(copied))
     assert first.ours == "2,000 steps against not within the run (medians); EBU is first in 2 of 3 mazes (sign test: p = 0.5)"
-    assert (first.holds, first.place) == ("leaning yes; too few mazes", "the paper's maze")
+    assert (first.holds, first.place) == ("leaning yes; too few mazes", "the paper's maze (one-step DQN)")
 
 
 def test_slippery_mazes_are_compared_when_every_method_has_finished_one(copied):

@@ -57,8 +57,7 @@ def is_of_the_paper(cells: Sequence[Row]) -> bool:
 
 def _arrives_first(tree: Tree) -> Iterator[Claim]:
     """In which of the mazes EBU is the first to walk paths of at most twice the shortest length."""
-    places = {ONE_STEP: "the paper's maze", N_STEP: ""}
-    for rival, place in places.items():
+    for rival in (ONE_STEP, N_STEP):
         pairs = arrivals(tree, rival)
         if not pairs:
             continue
@@ -72,7 +71,7 @@ def _arrives_first(tree: Tree) -> Iterator[Claim]:
             f"(sign test: p = {chance(pairs):.2g})",
             verdict(ours < theirs, decided),
             "ebu reproduce figure2 --budget laptop",
-            place=place,
+            place=f"the paper's maze ({short(rival)})",
         )
 
 
