@@ -61,14 +61,13 @@ def _arrives_first(tree: Tree) -> Iterator[Claim]:
         pairs = arrivals(tree, rival)
         if not pairs:
             continue
-        ours, theirs = (float(np.median([pair[i] for pair in pairs])) for i in (0, 1))
-        better, decided = ahead(pairs)
+        ours, theirs = medians(pairs)
+        _, decided = ahead(pairs)
         yield Claim(
             f"In the maze EBU needs fewer steps than {short(rival)} "
             "(until half of the latest ten episodes take at most twice the shortest path)",
             "by its figure" + (", where walls are many" if rival == N_STEP else ""),
-            f"{steps(ours)} against {steps(theirs)} (medians); EBU is first in {better} of {several(len(pairs), 'maze')} "
-            f"(sign test: p = {chance(pairs):.2g})",
+            f"{steps(ours)} against {steps(theirs)} (medians); EBU is first in {counted(pairs)}",
             verdict(ours < theirs, decided),
             "ebu reproduce figure2 --budget laptop",
             place=f"the paper's maze ({short(rival)})",
@@ -90,13 +89,12 @@ def _against_one_step(rows: Sequence[Row]) -> Iterator[Claim]:
     pairs = paired(rows, EBU, ONE_STEP)
     if not pairs:
         return
-    ours, theirs = (float(np.median([pair[i] for pair in pairs])) for i in (0, 1))
-    better, decided = ahead(pairs)
-    count = several(len(pairs), "maze")
+    ours, theirs = medians(pairs)
+    _, decided = ahead(pairs)
     yield Claim(
         "Half way through the training EBU's path is shorter than one-step DQN's (median path / shortest)",
         f"{printed(EBU)} against {printed(ONE_STEP)}",
-        f"{ours:.1f} against {theirs:.1f}; EBU's path is shorter in {better} of {count} (sign test: p = {chance(pairs):.2g})",
+        f"{ours:.1f} against {theirs:.1f}; EBU's path is shorter in {counted(pairs)}",
         verdict(ours < theirs, decided),
         "ebu reproduce table1 --budget laptop",
     )
@@ -109,7 +107,7 @@ def _against_n_step(rows: Sequence[Row]) -> Iterator[Claim]:
         pairs = paired([row for row in rows if row["wall_density"] == density], EBU, N_STEP)
         if not pairs:
             continue
-        ours, theirs = (float(np.median([pair[i] for pair in pairs])) for i in (0, 1))
+        ours, theirs = medians(pairs)
         _, decided = ahead(pairs)
         expected = table1.EXPECTED[density]
         yield Claim(
@@ -189,10 +187,20 @@ def paired(rows: Sequence[Row], ours: str, theirs: str, column: str = "training"
     return [(found[ours, *place], found[theirs, *place]) for place in places]
 
 
+def medians(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    ours, theirs = np.median(pairs, axis=0)
+    return float(ours), float(theirs)
+
+
+def counted(pairs: Sequence[tuple[float, float]]) -> str:
+    """In how many mazes the first is shorter, or sooner, in words."""
+    return f"{ahead(pairs)[0]} of {several(len(pairs), 'maze')} (sign test: p = {chance(pairs):.2g})"
+
+
 def ahead(pairs: Sequence[tuple[float, float]]) -> tuple[int, bool]:
     """In how many mazes the first is shorter, and whether a sign test and the medians call the same one shorter."""
     better, worse = _shorter(pairs)
-    ours, theirs = np.median(pairs, axis=0) if pairs else (0.0, 0.0)
+    ours, theirs = medians(pairs) if pairs else (0.0, 0.0)
     return better, chance(pairs) < CERTAIN and bool(ours < theirs) == (better > worse)
 
 

@@ -13,6 +13,7 @@ from scripts.results.claims import (
     ahead,
     arrivals,
     chance,
+    counted,
     is_ebu,
     is_of_the_paper,
     maze_claims,
@@ -113,10 +114,7 @@ def _factor(pooled: dict[str, Row]) -> str:
 def _firsts(tree: Tree) -> str:
     """In how many mazes EBU gets there before each of the others."""
     found = {rival: pairs for rival in (ONE_STEP, N_STEP) if (pairs := arrivals(tree, rival))}
-    words = [
-        f"before {short(rival)} in {ahead(pairs)[0]} of {several(len(pairs), 'maze')} (sign test: p = {chance(pairs):.2g})"
-        for rival, pairs in found.items()
-    ]
+    words = [f"before {short(rival)} in {counted(pairs)}" for rival, pairs in found.items()]
     return f"EBU gets there {' and '.join(words)}. " if words else ""
 
 
