@@ -16,18 +16,27 @@ def environment_arguments(pairs: tuple[str, ...]) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not equals or not key:
             raise UserError(f"--env-args takes key=value, got {pair!r}; for example --env-args wall_density=0.5")
-        try:
-            arguments[key] = json.loads(text)
-        except json.JSONDecodeError:
-            arguments[key] = {"True": True, "False": False, "None": None}.get(text, text)
+        arguments[key] = _value(text)
     return arguments
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return {"True": True, "False": False, "None": None}.get(text, text)
+
+
+def _text(value: Any) -> str:
+    """A string as it is, unless it would be read as something else: "ring" → ring, "1" → "1" in quotation marks."""
+    return value if isinstance(value, str) and _value(value) == value else json.dumps(value)
 
 
 def environment_pairs(given: Any) -> tuple[str, ...]:
     """Environment arguments as pairs: {"slip": 0.1}, ["slip=0.1"] and ("slip=0.1",) mean the same."""
     if isinstance(given, Mapping):
         try:
-            return tuple(f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in given.items())
+            return tuple(f"{key}={_text(value)}" for key, value in given.items())
         except TypeError as error:
             raise UserError(f"env_args takes numbers, strings and booleans, got {shown(given)}") from error
     if isinstance(given, str) or not isinstance(given, Sequence):

@@ -9,10 +9,12 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ebu.config import STAGES, Config, field_names, flat, from_json, override, to_json
 from ebu.config_check import RANGES, check
-from ebu.env_arguments import environment_arguments
+from ebu.env_arguments import environment_arguments, environment_pairs
 from ebu.errors import UserError
 
 NUMBERS = [name for name, value in flat(Config()).items() if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -218,6 +220,20 @@ def test_environment_arguments_are_read_as_json_and_as_python():
         "j": "x=y",
         "k": "",
     }
+
+
+@pytest.mark.parametrize(
+    "value", ["text", "1", "0.5", "true", "None", "[1]", '"quoted"', "a=b", "", "NaN", 1, 0.5, True, None, [1, 2]]
+)
+def test_an_argument_is_read_as_it_was_given(value):
+    """The name of a level may well be "1"."""
+    (read,) = environment_arguments(environment_pairs({"x": value})).values()
+    assert (type(read), read) == (type(value), value)
+
+
+@given(st.text())
+def test_a_string_is_read_as_a_string(text):
+    assert environment_arguments(environment_pairs({"x": text})) == {"x": text}
 
 
 @pytest.mark.parametrize("pair", ["wall_density", "=3", ""])
