@@ -76,6 +76,8 @@ def test_atari_runs_in_progress_are_compared_at_the_last_test_that_both_have_and
     write_run(atari / "short-ebu", "ebu", scores=(99.0,), **settings)
     write_run(atari / "short-dqn", "dqn", scores=(1.0,), **settings)
     write_run(atari / "ebu", "ebu", scores=(1.0, 5.0, 7.0), finished=False, steps=2_500_000, **settings)
+    (pair,) = pairs(copied, "paper")  # of runs that both have
+    assert (pair.planned_steps, pair.ebu, pair.dqn) == (250_000, 99.0, 1.0)
     write_run(atari / "dqn", "dqn", scores=(2.0, 1.0), finished=False, steps=2_500_000, **settings)
     (pair,) = pairs(copied, "paper")
     assert (pair.game.name, pair.steps, pair.seeds, pair.ebu, pair.dqn) == ("Breakout", 500_000, 1, 5.0, 2.0)

@@ -44,21 +44,21 @@ class Pair:
         return frames if self.steps == self.planned_steps else f"{frames} of {atari.frames(self.planned_steps)}"
 
 
-def longest(runs: Sequence[Run]) -> list[Run]:
-    """Of runs of one game and preset, those with the most planned steps; shorter ones anneal their exploration faster."""
-    most = max((run.planned_steps for run in runs), default=0)
-    return [run for run in runs if run.planned_steps == most]
-
-
 def pairs(tree: Tree, preset: str) -> Iterator[Pair]:
-    """Every game that both methods have played under a preset, up to the last test that all of the longest runs have."""
+    """Every game that both methods have played under a preset, up to the last test that all of its runs have.
+
+    Of several lengths the longest that both methods were planned for: shorter runs anneal their exploration faster.
+    """
     tested = [
         run
         for run in tree.atari_runs()
         if preset_of(run) == preset and scores.method_of(run) in METHODS and run.points("eval", "mean_reward")
     ]
     for game in sorted(GAMES, key=lambda game: game.name):
-        runs = longest([run for run in tested if find_game(run.env) is game])
+        played = [run for run in tested if find_game(run.env) is game]
+        plans = [{run.planned_steps for run in played if scores.method_of(run) == method} for method in METHODS]
+        common = max(set.intersection(*plans), default=0)
+        runs = [run for run in played if run.planned_steps == common]
         steps = int(min((run.points("eval", "mean_reward")[-1][0] for run in runs), default=0))
         found = {method: _best(runs, method, steps) for method in METHODS}
         if all(found.values()):

@@ -14,7 +14,6 @@ from PIL import Image, PngImagePlugin
 from ebu.envs.atari_games import find_game
 from ebu.experiments import atari, mazes, plots
 from ebu.report.rows import Run
-from scripts.results.atari import longest
 from scripts.results.claims import is_of_the_paper, short
 from scripts.results.tree import Tree, preset_of, several
 
@@ -60,7 +59,13 @@ def atari_panels(tree: Tree) -> dict[str, Any]:
         return max(run.step for run in runs), len(runs)
 
     chosen = sorted(found, key=weight, reverse=True)[:GAMES_SHOWN]
-    return {name: {algo: _mean_points(longest(runs)) for algo, runs in sorted(found[name].items())} for name in chosen}
+    return {name: {algo: _mean_points(_longest(runs)) for algo, runs in sorted(found[name].items())} for name in chosen}
+
+
+def _longest(runs: Sequence[Run]) -> list[Run]:
+    """Of runs of one method, game and preset, those with the most planned steps."""
+    most = max((run.planned_steps for run in runs), default=0)
+    return [run for run in runs if run.planned_steps == most]
 
 
 def _mean_points(runs: Sequence[Run]) -> dict[str, Any]:
