@@ -12,7 +12,7 @@ from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
 from scripts.results.atari import atari_claims
 from scripts.results.claims import HEADER, Claim, maze_claims, theory_claims
-from scripts.results.suites import side_by_side, suite_claims
+from scripts.results.suites import columns_in_short, side_by_side, suite_claims
 from scripts.results.tree import Row, Tree, by_algo, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -31,9 +31,11 @@ def block(tree: Tree) -> str:
         "Written by `make results` from the rows in `results/`; all of it, with seeds and intervals, is in "
         "[docs/results.md](docs/results.md)."
     )
+    table = side_by_side(tree)
     return "\n\n".join([
         "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
-        *side_by_side(tree), "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
+        *([columns_in_short(tree), table] if table else []),
+        "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
     ])  # fmt: skip
 
 

@@ -26,16 +26,30 @@ def aggregates(tree: Tree) -> Iterator[tuple[str, list[Row]]]:
             yield name, sorted((row for row in rows if row["group"] == group), key=lambda row: -row["area_iqm"])
 
 
-def side_by_side(tree: Tree) -> list[str]:
-    """Every method that has finished a suite, with its numbers in each; nothing without rows."""
+def side_by_side(tree: Tree) -> str:
+    """A table of every method that has finished a suite, with its numbers in each; nothing without rows."""
     suites = {name: {row["method"]: row for row in rows} for name, rows in aggregates(tree)}
     if not suites:
-        return []
+        return ""
     methods = dict.fromkeys(method for rows in suites.values() for method in rows)
     header = ["method", *(f"{COLUMNS[name]}: {what}" for name in suites for what in ("steps", "area", "last"))]
     lines = [[method, *(cell for rows in suites.values() for cell in _cells(rows.get(method)))] for method in methods]
-    items = "; ".join(f"`ebu reproduce {name} --budget laptop` ({_runs(rows.values())})" for name, rows in suites.items())
-    return [
+    return plots.markdown(header, lines)
+
+
+def columns_in_short(tree: Tree) -> str:
+    """What the columns of ``side_by_side`` are, for a reader in a hurry."""
+    return (
+        "Methods side by side, in short: *steps* to the same scores over DQN's (below 1 where a method needs fewer; 95 % "
+        "interval over seeds), *area* under the learning curve and *last* evaluation, normalised so that 0 is random play and "
+        "1 the best method. Late rewards: all at the episode's end. [How each is "
+        "computed](docs/results.md#methods-side-by-side); "
+        f"{_commands(tree)}."
+    )
+
+
+def columns_in_full(tree: Tree) -> str:
+    return (
         "Scores are normalised: 0 is random play, 1 the best mean of a method (MiniGrid: a return of 1). Steps: environment "
         "steps to the first evaluation at or above a quarter, a half and three quarters of that, over DQN's; below 1 where a "
         "method needs fewer (geometric mean over tasks and thresholds of ratios of medians; 95 % bootstrap interval over "
@@ -43,9 +57,12 @@ def side_by_side(tree: Tree) -> list[str]:
         "DQN with those of the run; in square brackets how many thresholds are left out since neither reaches them. Area: "
         "under the learning curve; last: the last evaluation; both: interquartile means over tasks and seeds. Late rewards: "
         "all at the episode's end. n and λ are the best of three values on MinAtar's Breakout and Space Invaders, partly by "
-        f"the same runs (`ebu reproduce values`); both β are shown. {items}.",
-        plots.markdown(header, lines),
-    ]
+        f"the same runs (`ebu reproduce values`); both β are shown. {_commands(tree)}."
+    )
+
+
+def _commands(tree: Tree) -> str:
+    return "; ".join(f"`ebu reproduce {name} --budget laptop` ({_runs(rows)})" for name, rows in aggregates(tree))
 
 
 def _cells(row: Row | None) -> list[str]:

@@ -21,7 +21,7 @@ from scripts.results.claims import (
     short,
     slippery_medians,
 )
-from scripts.results.suites import TITLES, aggregates, sample_claims, side_by_side, steps_in_words
+from scripts.results.suites import TITLES, aggregates, columns_in_full, sample_claims, side_by_side, steps_in_words
 from scripts.results.tree import Row, Tree, by_algo, several
 
 
@@ -30,7 +30,7 @@ def summary(tree: Tree) -> list[str]:
     table = side_by_side(tree)
     return [
         *(["## In plain words", *paragraphs] if paragraphs else []),
-        *(["## Methods side by side", *table] if table else []),
+        *(["## Methods side by side", columns_in_full(tree), table] if table else []),
     ]
 
 
