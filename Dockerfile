@@ -5,7 +5,7 @@ FROM python:3.12-slim
 
 # PyPI's build of PyTorch for Linux brings CUDA along; this index has the small one.
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG EXTRAS=classic,atari,minatar,minigrid,video,ray,tune,share
+ARG EXTRAS=classic,box2d,atari,minatar,minigrid,video,ray,tune,share
 
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \

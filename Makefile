@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := classic,atari,minatar,minigrid,video,ray
+EXTRAS := classic,box2d,atari,minatar,minigrid,video,ray
 NEIGHBOURS := sb3,tune,share,minari,onnx
 
 .PHONY: run test test-slow test-lowest test-newest test-matrix bench docs results lint types clean

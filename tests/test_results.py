@@ -59,7 +59,7 @@ def test_a_new_atari_run_joins_the_claims_the_page_and_the_picture(copied):
         "| 174.8 against 28.4 | 20.0 against 3.0 after 3M frames (1 seed; random play 1.7) | open: the run is shorter |"
         in table
     )
-    assert "`ebu train --env ALE/Breakout-v5 --preset paper --steps 750000`" in table
+    assert "`ebu train --algo ebu --env ALE/Breakout-v5 --preset paper --steps 750000 " in table
     line = next(line for line in page.page(copied).splitlines() if line.startswith("| Breakout | paper | EBU (β=0.5)"))
     assert line.startswith("| Breakout | paper | EBU (β=0.5) | 0 | 750,000 | 3M | 20.00 | 10.00 | 174.76 | 401.20 | 1.7 |")
     assert "| 2.0 |" in line  # hours
@@ -128,7 +128,10 @@ def test_claims_about_mazes_say_how_many_mazes_they_rest_on(copied, tmp_path):
     assert "| 50 % | N-step DQN | 2 | 11.32 | 3.12 |" in text
     found = list(claims.maze_claims(copied))
     assert len(found) == 7 and all("maze" in claim.ours for claim in found)
-    assert all("8 mazes" in claim.ours for claim in found[:3])  # of four densities
+    assert all("8 mazes" in found[place].ours for place in (0, 2))  # of four densities
+    assert (
+        "6 mazes" in found[1].ours and "where 30 % are walls or more" in found[1].claim
+    )  # the paper has n-step ahead at 20 %
     assert "**The paper's maze** (8 mazes of four wall densities" in "\n".join(summary.summary(copied))
     assert set(picture.shown(copied)["mazes"]) == {EBU, ONE_STEP, N_STEP}
 
@@ -172,7 +175,9 @@ def test_a_method_that_does_not_arrive_within_the_run_arrives_after_one_that_doe
     assert claims.arrivals(copied, ONE_STEP) == [(1_000, float("inf")), (2_000, 3_000), (float("inf"), float("inf"))]
     assert claims.arrivals(copied, N_STEP) == []
     first = next(claims.maze_claims(copied))
-    assert first.ours == "2,000 steps against not within the run (medians); EBU is first in 2 of 3 mazes (sign test: p = 0.5)"
+    assert first.ours == (
+        "median 2,000 steps, one-step DQN more than the run has; EBU is first in 2 of 3 mazes (sign test: p = 0.5)"
+    )
     assert (first.holds, first.place) == ("leaning yes; too few mazes", "the paper's maze (one-step DQN)")
 
 
@@ -228,7 +233,7 @@ def test_overestimation_is_compared_on_games_and_seeds_that_all_methods_have(cop
 def test_the_claim_about_samples_is_decided_by_the_better_beta_with_an_interval_that_allows_for_the_choice(
     high, holds, copied
 ):
-    """An interval of 95 % that ends at 0.9 would leave 1 out, had there been one β and one look."""
+    """An interval of 95 % that ends at 0.9 would leave 1 out, had there been one β and one test."""
     aggregate = {
         "part": "aggregate", "group": "delayed", "steps": 100_000, "area_iqm": 0.5, "runs": 10, "steps_over_dqn_left_out": 0
     }  # fmt: skip
@@ -244,7 +249,7 @@ def test_the_claim_about_samples_is_decided_by_the_better_beta_with_an_interval_
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (claim,) = sample_claims(copied)
     assert f"EBU (β=1) 0.70 (0.50 to {high:.2f}), EBU (β=0.5) 1.20 (0.50 to 2.00)" in claim.ours
-    assert claim.holds == f"{holds}; by the better of 2 β; by less than in the paper"
+    assert claim.holds == f"{holds} (by the better of 2 β); the gain is smaller than the paper's"
 
 
 @pytest.mark.parametrize("item", ["minatar", "minigrid", "delay"])
@@ -257,7 +262,7 @@ def test_a_suite_joins_the_page_and_the_table_when_it_has_rows(item, copied, tmp
     for written in (readme.block(copied), text):
         assert f"`ebu reproduce {item} --budget laptop` (" in written and f"{COLUMNS[item]}: steps" in written
     assert f"](../results/{item}/{item}.png)" in text and "Means over seeds by task" in text
-    assert "ahead of DQN" in text and "no interval over seeds tells" in text  # one seed has no interval
+    assert "ahead of DQN" in text and "(one seed gives no interval)" in text
     if item == "delay":
         assert picture.shown(copied)["delay"]
         picture.draw(copied)
@@ -276,13 +281,14 @@ def test_a_method_is_ahead_by_its_area_only_where_the_intervals_are_apart(copied
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     text = "\n".join(summary.summary(copied))
     assert (
-        "Retrace(λ=0.7) is ahead of DQN and EBU (β=1) is behind it; no interval over seeds tells EBU (β=0.5) from it." in text
-    )
+        "Retrace(λ=0.7) is ahead of DQN and EBU (β=1) is behind it; no difference from it is shown for EBU (β=0.5) "
+        "(the intervals over seeds overlap)."
+    ) in text
 
 
 @pytest.mark.parametrize(
     ("low", "holds"),
-    [(1.25, "not EBU"), (1.1, "too few mazes for EBU"), (None, "not EBU")],
+    [(1.25, "no for EBU"), (1.1, "too few mazes for EBU"), (None, "no for EBU")],
 )
 def test_a_path_counts_as_longer_than_the_shortest_by_the_lower_end_of_its_interval(low, holds, copied):
     pooled = {"part": "pooled", "mazes": 12, "latest_ten_steps": [200_000]}
@@ -293,7 +299,7 @@ def test_a_path_counts_as_longer_than_the_shortest_by_the_lower_end_of_its_inter
     path = copied.root / "results/figure2/rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (claim,) = (claim for claim in claims.maze_claims(copied) if claim.claim.startswith("By the end"))
-    assert claim.holds == holds
+    assert claim.holds == f"{holds}; yes for one-step DQN and n-step DQN"
 
 
 def test_speed_is_given_over_the_faster_peer_and_with_the_older_instructions_too(copied):

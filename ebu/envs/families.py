@@ -264,7 +264,7 @@ OTHER = Family(
     examples={
         "CartPole-v1": "classic control; also Acrobot-v1, MountainCar-v0",
         "FrozenLake-v1": "toy text; also Taxi-v4, CliffWalking-v1",
-        "LunarLander-v3": "needs the box2d extra of gymnasium",
+        "LunarLander-v3": "extra: box2d",
     },
     presets={"quick": _SMALL_NETWORK_QUICK},
     costs={"quick": SMALL_NETWORK},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from ebu.envs.atari_games import GAMES, Game, find_game, paper_scores
 from ebu.experiments import atari
 from ebu.experiments import own_scores as scores
 from ebu.experiments.items import figure4, table2
+from ebu.report.groups import command
 from ebu.report.rows import Run
 from ebu.report.scores import count_wins, paper_table_2
 from scripts.results.claims import CERTAIN, Claim, verdict
@@ -30,6 +32,8 @@ class Pair:
     seeds: int
     ebu: float
     dqn: float
+    command: str
+    """Which gives EBU's first run again."""
     is_decided: bool
     """Whether a rank test over the seeds calls the two different; with one seed each it never does."""
 
@@ -64,7 +68,14 @@ def pairs(tree: Tree, preset: str) -> Iterator[Pair]:
         if all(found.values()):
             ebu, dqn = (float(np.mean(values)) for values in found.values())
             different = float(mannwhitneyu(*found.values()).pvalue) < CERTAIN
-            yield Pair(game, steps, runs[0].planned_steps, min(map(len, found.values())), ebu, dqn, different)
+            seeds, again = min(map(len, found.values())), command_of(runs, atari.EBU_HALF)
+            yield Pair(game, steps, runs[0].planned_steps, seeds, ebu, dqn, again, different)
+
+
+def command_of(runs: Sequence[Run], method: str) -> str:
+    """The command that gives the method's run with the smallest seed again, but for the number of threads."""
+    first = min((run for run in runs if scores.method_of(run) == method), key=lambda run: run.seed)
+    return re.sub(r" --threads \d+", "", command(first))
 
 
 def _best(runs: Sequence[Run], method: str, steps: int) -> list[float]:
@@ -82,7 +93,7 @@ def atari_claims(tree: Tree) -> Iterator[Claim]:
             f"{' against '.join(f'{score:.1f}' for score in ours)} after {pair.length()} "
             f"({several(pair.seeds, 'seed')}; random play {pair.game.random:.1f})",
             verdict(pair.ebu > pair.dqn, pair.is_decided, "seeds") if pair.is_whole else "open: the run is shorter",
-            f"ebu train --env {pair.game.ale_id} --preset paper --steps {pair.planned_steps}",
+            pair.command,
             place=f"{pair.game.name} (Atari)",
         )
     yield from _from_the_papers_scores()

@@ -10,10 +10,14 @@ import numpy as np
 from ebu.envs.atari_games import find_game, paper_scores
 from ebu.experiments import atari, plots
 from ebu.experiments import own_scores as scores
-from scripts.results.atari import atari_claims
+from ebu.experiments.output import row_with_interval
+from ebu.experiments.suites.comparison import verdict
+from ebu.experiments.suites.tasks import REDISTRIBUTED
+from scripts.results.atari import atari_claims, command_of
 from scripts.results.claims import HEADER, Claim, maze_claims, theory_claims
 from scripts.results.suites import columns_in_short, side_by_side, suite_claims
-from scripts.results.tree import Row, Tree, by_algo, several
+from scripts.results.summary import in_short
+from scripts.results.tree import Row, Tree, by_algo, preset_of, several
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 
@@ -33,7 +37,7 @@ def block(tree: Tree) -> str:
     )
     table = side_by_side(tree)
     return "\n\n".join([
-        "## Results", words, plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
+        "## Results", words, *in_short(tree), plots.markdown(HEADER, [claim.line() for claim in claims(tree)]),
         *([columns_in_short(tree), table] if table else []),
         "Beyond the paper:", plots.markdown(("what", "how", "result"), other_lines(tree)),
     ])  # fmt: skip
@@ -46,7 +50,21 @@ def claims(tree: Tree) -> list[Claim]:
 
 def other_lines(tree: Tree) -> list[list[str]]:
     """What, how to get it, what came out; only what there are rows for."""
-    return [*quick_maze_lines(tree), *atari_lines(tree), *cartpole_lines(tree), *speed_lines(tree)]
+    return [*beyond_lines(tree), *quick_maze_lines(tree), *atari_lines(tree), *cartpole_lines(tree), *speed_lines(tree)]
+
+
+def beyond_lines(tree: Tree) -> list[list[str]]:
+    """The candidate of docs/beyond.md beside DQN and the better of EBU and Peng's Q(λ)."""
+    found = [row for row in tree.item_rows("beyond", "comparison") if row["method"] == REDISTRIBUTED and row["tasks"]]
+    return [
+        [
+            f"{REDISTRIBUTED} on {several(row['tasks'], 'task')} of MinAtar, as they are and with all rewards at the end",
+            "`ebu reproduce beyond --budget laptop`",
+            f"{verdict(row)}: {row_with_interval(row, 'steps_over_rival')} of the steps of the better of EBU and Peng's Q(λ), "
+            f"{row_with_interval(row, 'steps_over_dqn')} of DQN's ([docs/beyond.md](docs/beyond.md))",
+        ]
+        for row in found
+    ]
 
 
 def quick_maze_lines(tree: Tree) -> list[list[str]]:
@@ -72,18 +90,20 @@ def atari_lines(tree: Tree) -> list[list[str]]:
     """The best tests of our methods beside the paper's at 10M frames; runs of the paper's preset are among its claims."""
     columns = [column for column in scores.columns(tree.atari_runs()) if column.preset != "paper"]
     cases = {(name, column.steps, column.preset) for column in columns for name in column.scores}
-    return [_atari_line(*case, columns) for case in sorted(cases)]
+    return [_atari_line(tree, *case, columns) for case in sorted(cases)]
 
 
-def _atari_line(game: str, steps: int, preset: str, columns: Sequence[scores.Column]) -> list[str]:
+def _atari_line(tree: Tree, game: str, steps: int, preset: str, columns: Sequence[scores.Column]) -> list[str]:
     mine = [column for column in columns if game in column.scores and (column.steps, column.preset) == (steps, preset)]
     ours = ", ".join(f"{column.method} {column.scores[game]:.1f}" for column in mine)
     paper = ", ".join(f"{paper_scores(column.published)[game]:.1f}" for column in mine if column.published)
     seeds = min(len(column.runs[game]) for column in mine)
     found = find_game(game)
+    runs = [run for run in tree.atari_runs() if (find_game(run.env), run.step, preset_of(run)) == (found, steps, preset)]
+    again = command_of(runs, mine[0].method)
     return [
         f"{game}, {atari.frames(steps)} frames, `{preset}` preset",
-        f"`ebu train --env {found.ale_id if found else game} --preset {preset} --steps {steps}`",
+        f"`{again}`",
         f"best test: {ours} ({several(seeds, 'seed')}; random play {found.random if found else 0:.1f}; "
         f"the paper after 10M frames: {paper})",
     ]

@@ -92,12 +92,12 @@ def sample_claims(tree: Tree) -> Iterator[Claim]:
         best = min(mine, key=lambda row: row["steps_over_dqn"])
         holds, decided = best["steps_over_dqn"] < 1, _differs_from_one(best, CERTAIN / len(mine))
         runs = _runs([row for row in rows if row in mine or row["method"] == DQN])
-        chosen = f"; by the better of {len(mine)} β" if len(mine) > 1 else ""
+        chosen = f" (by the better of {len(mine)} β)" if len(mine) > 1 else ""
         yield Claim(
             f"EBU needs fewer steps than DQN to the same score: {TITLES[name]}",
             "5 and 10 % of them (mean and median over 49 Atari games)",
             f"steps over DQN's (defined below): {steps_in_words(mine)}; {runs}",
-            verdict(holds, decided, "runs") + chosen + ("; by less than in the paper" if holds else ""),
+            verdict(holds, decided, "runs") + chosen + ("; the gain is smaller than the paper's" if holds else ""),
             f"ebu reproduce {name} --budget laptop",
             place=TITLES[name],
         )
@@ -129,7 +129,7 @@ def overestimation_claims(tree: Tree) -> Iterator[Claim]:
     words = ", ".join(f"{method} {np.mean([found[place] for place in common]):.1f}" for method, found in gaps.items())
     games = len({game for game, _ in common})
     yield Claim(
-        "With β = 1 maxima upon maxima overestimate, with β = 0.5 they do not (Figure 5)",
+        "With β = 1 the repeated maximum overestimates, with β = 0.5 it does not (Figure 5)",
         "by its figure",
         f"MinAtar, Q minus the return that followed: {words}; less with β = 0.5 than with 1 in {smaller} of "
         f"{several(len(common), 'pair')} of runs ({several(games, 'game')})",

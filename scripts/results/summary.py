@@ -17,6 +17,7 @@ from scripts.results.claims import (
     is_ebu,
     is_of_the_paper,
     maze_claims,
+    medians,
     paired,
     short,
     slippery_medians,
@@ -26,7 +27,7 @@ from scripts.results.tree import Row, Tree, by_algo, several
 
 
 def summary(tree: Tree) -> list[str]:
-    paragraphs = [*_in_short(tree), *_mazes(tree), *_slippery(tree), *_suites(tree), *_atari(tree), *_dense(tree)]
+    paragraphs = [*in_short(tree), *_mazes(tree), *_slippery(tree), *_suites(tree), *_atari(tree), *_dense(tree)]
     table = side_by_side(tree)
     return [
         *(["## In plain words", *paragraphs] if paragraphs else []),
@@ -34,7 +35,7 @@ def summary(tree: Tree) -> list[str]:
     ]
 
 
-def _in_short(tree: Tree) -> Iterator[str]:
+def in_short(tree: Tree) -> Iterator[str]:
     """Where EBU is shown to need fewer steps than DQN, where that is open, and where it is refuted."""
     claims = [claim for claim in (*maze_claims(tree), *sample_claims(tree), *atari_claims(tree)) if claim.place]
     shown, refuted = ([claim.place for claim in claims if claim.holds.startswith(word)] for word in ("yes", "no"))
@@ -56,12 +57,17 @@ def _mazes(tree: Tree) -> Iterator[str]:
     for rival in (ONE_STEP, N_STEP):
         pairs = paired(rows, EBU, rival)
         better, decided = ahead(pairs)
+        middle = " against ".join(f"{median:.1f}" for median in medians(pairs))
         certain = f"sign test: p = {chance(pairs):.2g}, {'a clear difference' if decided else 'too few to tell'}"
-        comparisons.append(f"shorter than {short(rival)}'s in {better} of {several(len(pairs), 'maze')} ({certain})")
+        comparisons.append(
+            f"shorter than {short(rival)}'s in {better} of the {several(len(pairs), 'maze')} that both have finished (median "
+            f"{middle}; {certain})"
+        )
     yield (
-        f"**The paper's maze** ({several(count, 'maze')} of four wall densities, digits redrawn at every step, reward only at "
-        f"the goal). Half way through the training the median path is {half[EBU]:.1f} times the shortest with EBU, "
-        f"{half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with one-step DQN. EBU's path is "
+        f"**The paper's maze** ({several(count, 'maze')} of four wall densities that all three have finished, digits redrawn "
+        "at every step, the only positive reward at the goal). Half way through the training the median path is "
+        f"{half[EBU]:.1f} times the shortest with EBU, {half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with "
+        "one-step DQN. EBU's path is "
         f"{' and '.join(comparisons)}. {_factor(pooled)} {_firsts(tree)}The paper's reason: the target network is copied "
         "every 2,000 steps, and a one-step target moves a reward back one step per copy, a backward target along the whole "
         "episode."
@@ -103,11 +109,11 @@ def _factor(pooled: dict[str, Row]) -> str:
     if own is None:
         return f"The path is at most twice the shortest: {words}."
     factors = [
-        f"{needed / own:.1f} times as many as EBU for {short(rival)}"
+        f"{short(rival)} needs {needed / own:.1f} times EBU's steps"
         for rival in (ONE_STEP, N_STEP)
         if (needed := steps[rival]) is not None
     ]
-    tail = f", {' and '.join(factors)}" if factors else ""
+    tail = f"; {' and '.join(factors)}" if factors else ""
     return f"The path is at most twice the shortest (median over mazes): {words}{tail}."
 
 
@@ -131,7 +137,8 @@ def _suites(tree: Tree) -> Iterator[str]:
         above = [row["method"] for row in mine if _is_above(row, rival)]
         below = [row["method"] for row in mine if _is_above(rival, row)]
         level = [row["method"] for row in mine if row is not rival and row["method"] not in (*above, *below)]
-        unclear = f"; no interval over seeds tells {_listed(level)} from it" if level else ""
+        reason = "one seed gives no interval" if rival["area_iqm_low"] is None else "the intervals over seeds overlap"
+        unclear = f"; no difference from it is shown for {_listed(level)} ({reason})" if level else ""
         behind = f"{_listed(below) or 'no method'} {'is' if len(below) < 2 else 'are'} behind it"
         steps = steps_in_words([row for row in mine if is_ebu(row["method"])])
         yield (
@@ -150,7 +157,7 @@ def _is_above(row: Row, other: Row) -> bool:
 REMARKS = {
     "delay": " A reward paid at the end is discounted by every step until then: with γ = 0.99 it pays to end the episode once "
     "a step earns less than 1 % of what has been earned, and part of what is lost is that "
-    "([what a longer horizon changes](beyond.md#looks)).",
+    "([what a longer horizon changes](beyond.md#preliminary-runs)).",
 }
 
 

@@ -49,6 +49,7 @@ def test_a_name_says_its_family(name, kind):
         "CartPole-v1",
         "Acrobot-v1",
         "MountainCar-v0",
+        "LunarLander-v3",
         "FrozenLake-v1",
         "Taxi-v4",
         "CliffWalking-v1",

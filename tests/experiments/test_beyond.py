@@ -209,8 +209,8 @@ def test_the_words_follow_from_the_worse_end_of_the_interval(steps, words):
         ebu=((40, 40, 40), (0.5, 0.5), 0.5), dqn=((50, 50, 50), (0.5, 0.5), 0.4), ours=(steps, (0.5, 0.5), 0.5)
     )  # fmt: skip
     row = rows[tasks.ENSEMBLE]
-    look = "" if words == comparison.NOT_SHOWN else " (a look: 2 seeds)"
-    assert verdict(row) == f"{words}{look}"
+    note = "" if words == comparison.NOT_SHOWN else " (preliminary: 2 seeds)"
+    assert verdict(row) == f"{words}{note}"
     assert verdict(row | {"runs": comparison.SEEDS_OF_A_CLAIM * row["tasks"]}) == words
 
 

@@ -3,7 +3,7 @@
 Nothing is chosen on these tasks: they are run once, at the end, with the settings that were chosen on those of ``beyond``.
 Scores are normalised: 0 is random play, 1 a public anchor that was fixed before the first run.
 
-The protocol is docs/beyond.md. Until the choice is made, the methods are those of the looks.
+The protocol is docs/beyond.md. Until the choice is made, the methods are those of the preliminary runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ebu.experiments.suites.comparison import compare
 from ebu.experiments.suites.item import suite
 from ebu.experiments.suites.tasks import Task
 
-CLASSIC = "classic control"
+CLASSIC = "Gymnasium's own"
 TASKS = (
     *both_ways("Asterix", "Freeway", "Seaquest"),
     *minigrid("DoorKey-6x6", "FourRooms", "Empty-8x8"),

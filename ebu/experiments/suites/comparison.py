@@ -80,7 +80,7 @@ def _area_interval(mine: Runs) -> Estimate:
 def verdict(row: Row) -> str:
     """The protocol's words for a ratio of steps, by the end of its interval that is worse for the method.
 
-    With fewer seeds than a claim needs, a gain is said to be a look.
+    With fewer seeds than a claim needs, a gain is said to be preliminary.
     """
     high = row["steps_over_rival_high"]
     if high is None:
@@ -88,8 +88,8 @@ def verdict(row: Row) -> str:
     if high >= 1:
         return NOT_SHOWN
     seeds = row["runs"] // row["tasks"]
-    look = "" if seeds >= SEEDS_OF_A_CLAIM else f" (a look: {output.several(seeds, 'seed')})"
-    return (AT_MOST_HALF if high <= 0.5 else FASTER) + look
+    note = "" if seeds >= SEEDS_OF_A_CLAIM else f" (preliminary: {output.several(seeds, 'seed')})"
+    return (AT_MOST_HALF if high <= 0.5 else FASTER) + note
 
 
 # ---------------------------------------------------------------------- rewards at the episode's end
