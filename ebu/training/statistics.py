@@ -20,7 +20,11 @@ RECENT_EPISODES = 100
 
 
 class TrainingStatistics:
-    """Scores of the latest episodes; loss and value of each update since the last row, as scalars on the device."""
+    """Scores of the latest episodes; loss and value of each update since the last row, on a GPU as scalars there.
+
+    On the CPU they are plain numbers: thousands of small tensors between the large ones of each update would keep what those
+    leave free from being used again, and the process would grow by gigabytes until the next row.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -33,8 +37,8 @@ class TrainingStatistics:
 
     def updated(self, update: Update) -> None:
         """Kept without waiting for the device."""
-        self._losses.append(update.total_loss)
-        self._values.append(update.mean_value)
+        self._losses.append(self._kept(update.total_loss))
+        self._values.append(self._kept(update.mean_value))
 
     def episodes(self) -> dict[str, float]:
         """Means over the latest episodes; nothing before the first has ended."""
@@ -80,8 +84,12 @@ class TrainingStatistics:
         self._recent.clear()
         self._recent.extend(EpisodeEnded(**ended) for ended in state["recent"])
         self._losses, self._values = (
-            list(torch.from_numpy(np.array(state[key])).to(self._device)) for key in ("losses", "values")
+            [self._kept(scalar) for scalar in torch.from_numpy(np.array(state[key])).to(self._device)]
+            for key in ("losses", "values")
         )
+
+    def _kept(self, scalar: Tensor | float) -> Tensor | float:
+        return scalar.item() if isinstance(scalar, Tensor) and self._device.type == "cpu" else scalar
 
 
 def _mean(scalars: Sequence[Tensor | float]) -> float:

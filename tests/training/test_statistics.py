@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
@@ -39,3 +42,19 @@ def test_means_are_over_the_updates():
     row = rows_of(updates).take_updates(1)
     losses = torch.stack([update.loss.sum() for update in updates])
     assert row == {"loss": float(losses.mean()), "q_mean": float(torch.stack([u.values.mean() for u in updates]).mean())}
+
+
+def test_an_update_leaves_no_tensor_behind_on_the_cpu():
+    """Thousands of small tensors between large ones that come and go would keep the memory of those from being used again."""
+
+    @dataclass
+    class Watched:
+        total_loss: torch.Tensor
+        mean_value: torch.Tensor
+
+    statistics, update = TrainingStatistics(CPU), Watched(torch.tensor(3.0), torch.tensor(4.0))
+    tensors = [weakref.ref(update.total_loss), weakref.ref(update.mean_value)]
+    statistics.updated(update)
+    del update
+    assert [tensor() for tensor in tensors] == [None, None]
+    assert statistics.take_updates(1) == {"loss": 3.0, "q_mean": 4.0}
