@@ -136,9 +136,8 @@ def _suites(tree: Tree) -> Iterator[str]:
             continue
         above = [row["method"] for row in mine if _is_above(row, rival)]
         below = [row["method"] for row in mine if _is_above(rival, row)]
-        level = [row["method"] for row in mine if row is not rival and row["method"] not in (*above, *below)]
-        reason = "one seed gives no interval" if rival["area_iqm_low"] is None else "the intervals over seeds overlap"
-        unclear = f"; no difference from it is shown for {_listed(level)} ({reason})" if level else ""
+        level = [row for row in mine if row is not rival and row["method"] not in (*above, *below)]
+        unclear = f"; no difference from it is shown for {_unclear(level, rival)}" if level else ""
         behind = f"{_listed(below) or 'no method'} {'is' if len(below) < 2 else 'are'} behind it"
         steps = steps_in_words([row for row in mine if is_ebu(row["method"])])
         yield (
@@ -146,6 +145,14 @@ def _suites(tree: Tree) -> Iterator[str]:
             f"learning curve {_listed(above) or 'no method'} {'is' if len(above) < 2 else 'are'} ahead of DQN and "
             f"{behind}{unclear}. Steps to the thresholds over those of DQN: {steps}.{REMARKS.get(name, '')}"
         )
+
+
+def _unclear(level: Sequence[Row], rival: Row) -> str:
+    """The methods whose area is neither above nor below the rival's, and why."""
+    repeated = [row["method"] for row in level if row["area_iqm_low"] is not None and rival["area_iqm_low"] is not None]
+    single = [row["method"] for row in level if row["method"] not in repeated]
+    cases = ((repeated, "the intervals over seeds overlap"), (single, "one seed gives no interval"))
+    return " and ".join(f"{_listed(methods)} ({reason})" for methods, reason in cases if methods)
 
 
 def _is_above(row: Row, other: Row) -> bool:
