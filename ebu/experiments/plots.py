@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
 # Okabe and Ito's colours, which can be distinguished with every kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 INK, GREY = "#333333", "#8A8A8A"
 SEQUENCE = ("#9ECAE1", "#4292C6", "#2171B5", "#08306B")  # one quantity growing, light to dark
+DPI = 150
 
 
 def write_rows(out: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -64,8 +67,13 @@ def legend(ax: Axes, **options: Any) -> None:
 
 
 def save(figure: Figure, out: Path, name: str) -> None:
+    """With a palette of 256 colours, which a plot is not seen to lack: a third of the bytes."""
     out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None})
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=DPI, facecolor="white")
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(out / f"{name}.png", optimize=True, dpi=(DPI, DPI))
 
 
 def markdown(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:

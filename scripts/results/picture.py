@@ -117,7 +117,7 @@ def draw(tree: Tree) -> None:
     with Image.open(tree.picture) as image:
         notes = PngImagePlugin.PngInfo()
         notes.add_text("Rows", digest(tree))
-        image.save(tree.picture, pnginfo=notes, dpi=(150, 150))
+        image.save(tree.picture, pnginfo=notes, optimize=True, dpi=(plots.DPI, plots.DPI))
 
 
 def _draw_mazes(ax: Axes, curves: dict[str, Any]) -> None:
