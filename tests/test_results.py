@@ -11,7 +11,7 @@ from ebu.experiments.mazes import EBU, N_STEP, ONE_STEP
 from scripts.results import claims, page, picture, readme, summary
 from scripts.results.__main__ import disagreements, write
 from scripts.results.atari import atari_claims, pairs
-from scripts.results.suites import COLUMNS, overestimation_claims, sample_claims
+from scripts.results.suites import COLUMNS, TITLES, overestimation_claims, sample_claims
 from scripts.results.tree import Tree
 from tests.experiments.pages import write_trial
 from tests.report.folders import write_run
@@ -54,12 +54,10 @@ def test_a_new_atari_run_joins_the_claims_the_page_and_the_picture(copied):
             copied.root / f"results/atari/Breakout-{algo}", algo, "ALE/Breakout-v5", scores, 250_000, preset="paper", seed=0
         )
         (run / "timing.jsonl").write_text('{"step": 750000, "seconds": 7200.0}\n')
-    table = readme.block(copied)
-    assert (
-        "| 174.8 against 28.4 | 20.0 against 3.0 after 3M frames (1 seed; random play 1.7) | open: the run is shorter |"
-        in table
-    )
-    assert "`ebu train --algo ebu --env ALE/Breakout-v5 --preset paper --steps 750000 " in table
+    short = "| 174.8 against 28.4 | 20.0 against 3.0 after 3M frames (1 seed) | open: the run is shorter |"
+    assert short in readme.block(copied) and short in page.page(copied)
+    assert "random play 1.7" in page.page(copied)
+    assert "`ebu train --algo ebu --env ALE/Breakout-v5 --preset paper --steps 750000 " in page.page(copied)
     line = next(line for line in page.page(copied).splitlines() if line.startswith("| Breakout | paper | EBU (β=0.5)"))
     assert line.startswith("| Breakout | paper | EBU (β=0.5) | 0 | 750,000 | 3M | 20.00 | 10.00 | 174.76 | 401.20 | 1.7 |")
     assert "| 2.0 |" in line  # hours
@@ -82,7 +80,7 @@ def test_atari_runs_in_progress_are_compared_at_the_last_test_that_both_have_and
     (pair,) = pairs(copied, "paper")
     assert (pair.game.name, pair.steps, pair.seeds, pair.ebu, pair.dqn) == ("Breakout", 500_000, 1, 5.0, 2.0)
     claim = next(atari_claims(copied))
-    assert "5.0 against 2.0 after 2M frames of 10M (1 seed;" in claim.ours and claim.holds == "open: the run is shorter"
+    assert "5.0 against 2.0 after 2M frames of 10M (1 seed)" in claim.ours and claim.holds == "open: the run is shorter"
     assert "not decided yet** for " in summary.summary(copied)[1] and "Breakout (Atari)" in summary.summary(copied)[1]
     curve = picture.shown(copied)["atari"]["Breakout (paper preset)"]["ebu"]
     assert (curve["frames"], curve["mean"]) == ([1.0, 2.0, 3.0], [1.0, 5.0, 7.0])
@@ -91,8 +89,8 @@ def test_atari_runs_in_progress_are_compared_at_the_last_test_that_both_have_and
 @pytest.mark.parametrize(
     ("ebu", "dqn", "seeds", "holds"),
     [
-        (20.0, 3.0, 1, "leaning yes; too few seeds"),
-        (3.0, 20.0, 4, "leaning no; too few seeds"),  # p = 2 / 70
+        (20.0, 3.0, 1, "leaning yes"),
+        (3.0, 20.0, 4, "leaning no"),  # p = 2 / 70
         (20.0, 3.0, 5, "yes"),  # p = 2 / 252
         (3.0, 20.0, 5, "no"),
     ],
@@ -104,7 +102,8 @@ def test_runs_as_long_as_the_papers_decide_the_claim_once_there_are_seeds_enough
             folder = copied.root / f"results/atari/{algo}-{seed}"
             scores = (score + seed,)
             write_run(folder, algo, "ALE/Breakout-v5", scores=scores, every=2_500_000, preset="paper", seed=seed)
-    assert next(atari_claims(copied)).holds == holds
+    claim = next(atari_claims(copied))
+    assert (claim.holds, "too few seeds" in claim.details) == (holds, holds.startswith("leaning"))
     text = "\n".join(summary.summary(copied))
     verdict = {"yes": "**shown** for ", "no": "**refuted** for "}.get(holds, "**not decided yet** for ")
     assert "Breakout (Atari)" in text.partition(verdict)[2].partition(";")[0].partition("\n")[0]
@@ -129,9 +128,7 @@ def test_claims_about_mazes_say_how_many_mazes_they_rest_on(copied, tmp_path):
     found = list(claims.maze_claims(copied))
     assert len(found) == 7 and all("maze" in claim.ours for claim in found)
     assert all("8 mazes" in found[place].ours for place in (0, 2))  # of four densities
-    assert (
-        "6 mazes" in found[1].ours and "where 30 % are walls or more" in found[1].claim
-    )  # the paper has n-step ahead at 20 %
+    assert "6 mazes" in found[1].ours and "with 30 % walls or more" in found[1].claim  # the paper has n-step ahead at 20 %
     assert "**The paper's maze** (8 mazes of four wall densities" in "\n".join(summary.summary(copied))
     assert set(picture.shown(copied)["mazes"]) == {EBU, ONE_STEP, N_STEP}
 
@@ -175,10 +172,9 @@ def test_a_method_that_does_not_arrive_within_the_run_arrives_after_one_that_doe
     assert claims.arrivals(copied, ONE_STEP) == [(1_000, float("inf")), (2_000, 3_000), (float("inf"), float("inf"))]
     assert claims.arrivals(copied, N_STEP) == []
     first = next(claims.maze_claims(copied))
-    assert first.ours == (
-        "median 2,000 steps, one-step DQN more than the run has; EBU is first in 2 of 3 mazes (sign test: p = 0.5)"
-    )
-    assert (first.holds, first.place) == ("leaning yes; too few mazes", "the paper's maze (one-step DQN)")
+    assert first.ours == "2,000 against more than 200,000; first in 2 of 3 mazes"
+    assert first.details.endswith("sign test: p = 0.5: too few mazes")
+    assert (first.holds, first.place) == ("leaning yes", "the paper's maze (one-step DQN)")
 
 
 def test_slippery_mazes_are_compared_when_every_method_has_finished_one(copied):
@@ -196,7 +192,7 @@ def test_slippery_mazes_are_compared_when_every_method_has_finished_one(copied):
     assert claimed(*ours, ("EBU (β=0.25)", 0, 4.0)) == claimed(*ours, ("One-step DQN", 0, 5.0)) == []
     assert claimed(*ours, ("One-step DQN", 0, 5.0), ("N-step DQN", 1, 1.0)) == []
     (words,) = claimed(*ours, ("One-step DQN", 0, 5.0), ("N-step DQN", 0, 2.5), ("N-step DQN", 1, 1.0))
-    assert words == "best β: EBU (β=1) 2.00, best rival: N-step DQN 2.50 half way (1 maze)"
+    assert words == "best β: EBU (β=1) 2.00, best rival: N-step DQN 2.50 (1 maze)"
 
 
 def test_only_mazes_that_both_methods_have_finished_are_compared():
@@ -223,13 +219,14 @@ def test_overestimation_is_compared_on_games_and_seeds_that_all_methods_have(cop
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (claim,) = overestimation_claims(copied)
-    assert "EBU (β=1) 2.5, EBU (β=0.5) 0.8, DQN 1.0; less with β = 0.5 than with 1 in 2 of 2 pairs" in claim.ours
-    assert claim.holds == "less with β = 0.5: leaning yes; too few runs; not at all: leaning no; too few runs"
+    assert claim.ours.endswith("EBU (β=1) 2.5, EBU (β=0.5) 0.8, DQN 1.0")
+    assert "less with β = 0.5 than with 1 in 2 of 2 pairs" in claim.details
+    assert claim.holds == "less with β = 0.5: leaning yes; not at all: leaning no"
     path.write_text("", encoding="utf-8")
     assert list(overestimation_claims(copied)) == []
 
 
-@pytest.mark.parametrize("high, holds", [(0.8, "yes"), (0.9, "leaning yes; too few runs"), (1.1, "leaning yes; too few runs")])
+@pytest.mark.parametrize("high, holds", [(0.8, "yes"), (0.9, "leaning yes"), (1.1, "leaning yes")])
 def test_the_claim_about_samples_is_decided_by_the_better_beta_with_an_interval_that_allows_for_the_choice(
     high, holds, copied
 ):
@@ -248,19 +245,20 @@ def test_the_claim_about_samples_is_decided_by_the_better_beta_with_an_interval_
     path.parent.mkdir()
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (claim,) = sample_claims(copied)
-    assert f"EBU (β=1) 0.70 (0.50 to {high:.2f}), EBU (β=0.5) 1.20 (0.50 to 2.00)" in claim.ours
-    assert claim.holds == f"{holds} (by the better of 2 β); the gain is smaller than the paper's"
+    assert claim.ours == f"of DQN's: 70 % (50 to {100 * high:.0f}) with β=1, 120 % (50 to 200) with β=0.5"
+    assert claim.holds == f"{holds}; the gain is smaller than the paper's"
+    assert "by the better of 2 β" in claim.details and ("too few runs" in claim.details) == (holds != "yes")
 
 
 @pytest.mark.parametrize("item", ["minatar", "minigrid", "delay"])
 def test_a_suite_joins_the_page_and_the_table_when_it_has_rows(item, copied, tmp_path):
     shutil.rmtree(copied.root / "results" / item, ignore_errors=True)
-    assert f"`{item}`" in page.page(copied) and f"ebu reproduce {item} --budget laptop" not in readme.block(copied)
+    assert f"`{item}`" in page.page(copied) and f"ebu reproduce {item} --budget laptop" not in page.page(copied)
     trials = [one for one in find_item(item).trials("laptop") if one.seed == 0 and one.algo in ("ebu", "dqn")]
     finished(item, copied.root / "results" / item, trials, tmp_path / "trained")
     text = page.page(copied)
-    for written in (readme.block(copied), text):
-        assert f"`ebu reproduce {item} --budget laptop` (" in written and f"{COLUMNS[item]}: steps" in written
+    assert f"`ebu reproduce {item} --budget laptop` (" in text and f"{COLUMNS[item]}: steps" in text
+    assert f"| {TITLES[item]}: fewer steps than DQN to the same score |" in readme.block(copied)
     assert f"](../results/{item}/{item}.png)" in text and "Means over seeds by task" in text
     assert "ahead of DQN" in text and "(one seed gives no interval)" in text
     if item == "delay":
@@ -298,7 +296,7 @@ def test_a_path_counts_as_longer_than_the_shortest_by_the_lower_end_of_its_inter
     ]
     path = copied.root / "results/figure2/rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (claim,) = (claim for claim in claims.maze_claims(copied) if claim.claim.startswith("By the end"))
+    (claim,) = (claim for claim in claims.maze_claims(copied) if claim.claim.startswith("Maze, at the end"))
     assert claim.holds == f"{holds}; yes for one-step DQN and n-step DQN"
 
 
@@ -311,5 +309,6 @@ def test_speed_is_given_over_the_faster_peer_and_with_the_older_instructions_too
     rows = [training, training | older, training | over, over_older]
     path = copied.root / "results/bench.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    first, second = (line[2] for line in readme.speed_lines(copied))
-    assert first.endswith(": 2.0× the faster one, with AVX2 1.5×") and second.endswith(": 2.1×, with AVX2 1.5×")
+    assert [(line[0], line[3]) for line in readme.speed_lines(copied)] == [
+        ("training", "2.0×, with AVX2 1.5×"), ("play", "2.1×, with AVX2 1.5×"),
+    ]  # fmt: skip

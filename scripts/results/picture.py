@@ -21,6 +21,7 @@ COLOURS = {"ebu": plots.BLUE, "dqn": plots.VERMILION, "adaptive-ebu": plots.GREE
 NAMES = {"ebu": "EBU", "dqn": "DQN"}
 DELAY_TITLE = "MinAtar, rewards at the end"
 GAMES_SHOWN = 1
+COLUMNS = 2  # of panels: four side by side cannot be read on a page
 
 
 def shown(tree: Tree) -> dict[str, Any]:
@@ -101,9 +102,9 @@ def digest_in_picture(tree: Tree) -> str:
 
 def draw(tree: Tree) -> None:
     panels = shown(tree)
-    count = bool(panels["mazes"]) + bool(panels["delay"]) + len(panels["atari"])
-    figure, axes = plots.canvas(1 + count, width=3.4 + 3.9 * count, height=3.7, width_ratios=[0.95, *[1.1] * count])
-    axes[0].imshow(Image.open(tree.maze))
+    count = 1 + bool(panels["mazes"]) + bool(panels["delay"]) + len(panels["atari"])
+    figure, axes = plots.canvas(COLUMNS, rows=-(-count // COLUMNS), width=9.2, height=3.9 * -(-count // COLUMNS))
+    axes[0].imshow(Image.open(tree.maze), interpolation="antialiased")
     axes[0].set_axis_off()
     plots.title(axes[0], "A maze learned by EBU")
     free = iter(axes[1:])
@@ -113,6 +114,8 @@ def draw(tree: Tree) -> None:
         _draw_delay(next(free), panels["delay"])
     for title, curves in panels["atari"].items():
         _draw_game(next(free), title, curves)
+    for unused in free:
+        unused.set_axis_off()
     plots.save(figure, tree.picture.parent, tree.picture.stem)
     with Image.open(tree.picture) as image:
         notes = PngImagePlugin.PngInfo()

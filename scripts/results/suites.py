@@ -14,6 +14,7 @@ from scripts.results.claims import CERTAIN, Claim, ahead, verdict
 from scripts.results.tree import Row, Tree, several
 
 TITLES = {"minatar": "MinAtar", "minigrid": "MiniGrid", "delay": "MinAtar with all rewards at the episode's end"}
+BETAS = {EBU_HALF: 0.5, EBU_ONE: 1.0}
 COLUMNS = {"minatar": "MinAtar", "minigrid": "MiniGrid", "delay": "MinAtar, late rewards"}
 
 
@@ -35,17 +36,6 @@ def side_by_side(tree: Tree) -> str:
     header = ["method", *(f"{COLUMNS[name]}: {what}" for name in suites for what in ("steps", "area", "last"))]
     lines = [[method, *(cell for rows in suites.values() for cell in _cells(rows.get(method)))] for method in methods]
     return plots.markdown(header, lines)
-
-
-def columns_in_short(tree: Tree) -> str:
-    """What the columns of ``side_by_side`` are, for a reader in a hurry."""
-    return (
-        "Methods side by side, in short: *steps* to the same scores over DQN's (below 1 where a method needs fewer; 95 % "
-        "interval over seeds), *area* under the learning curve and *last* evaluation, normalised so that 0 is random play and "
-        "1 the best method. Late rewards: all at the episode's end. [How each is "
-        "computed](docs/results.md#methods-side-by-side); "
-        f"{_commands(tree)}."
-    )
 
 
 def columns_in_full(tree: Tree) -> str:
@@ -92,15 +82,23 @@ def sample_claims(tree: Tree) -> Iterator[Claim]:
         best = min(mine, key=lambda row: row["steps_over_dqn"])
         holds, decided = best["steps_over_dqn"] < 1, _differs_from_one(best, CERTAIN / len(mine))
         runs = _runs([row for row in rows if row in mine or row["method"] == DQN])
-        chosen = f" (by the better of {len(mine)} β)" if len(mine) > 1 else ""
+        chosen = f"; by the better of {len(mine)} β, which the interval allows for" if len(mine) > 1 else ""
         yield Claim(
-            f"EBU needs fewer steps than DQN to the same score: {TITLES[name]}",
-            "5 and 10 % of them (mean and median over 49 Atari games)",
-            f"steps over DQN's (defined below): {steps_in_words(mine)}; {runs}",
-            verdict(holds, decided, "runs") + chosen + ("; the gain is smaller than the paper's" if holds else ""),
+            f"{TITLES[name]}: fewer steps than DQN to the same score",
+            "5 % of DQN's (mean), 10 % (median), 49 Atari games",
+            f"of DQN's: {', '.join(_share(row) for row in mine)}",
+            verdict(holds, decided) + ("; the gain is smaller than the paper's" if holds else ""),
             f"ebu reproduce {name} --budget laptop",
+            f"[As defined above](#methods-side-by-side); {runs}{chosen}" + ("" if decided else "; too few runs"),
             place=TITLES[name],
         )
+
+
+def _share(row: Row) -> str:
+    """EBU's steps in per cent of DQN's, with the interval."""
+    middle, low, high = (row[f"steps_over_dqn{end}"] for end in ("", "_low", "_high"))
+    interval = "" if low is None else f" ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{100 * middle:.0f} %{interval} with β={BETAS[row['method']]:g}"
 
 
 def _differs_from_one(row: Row, chance: float) -> bool:
@@ -129,20 +127,21 @@ def overestimation_claims(tree: Tree) -> Iterator[Claim]:
     words = ", ".join(f"{method} {np.mean([found[place] for place in common]):.1f}" for method, found in gaps.items())
     games = len({game for game, _ in common})
     yield Claim(
-        "With β = 1 the repeated maximum overestimates, with β = 0.5 it does not (Figure 5)",
-        "by its figure",
-        f"MinAtar, Q minus the return that followed: {words}; less with β = 0.5 than with 1 in {smaller} of "
-        f"{several(len(common), 'pair')} of runs ({several(games, 'game')})",
-        f"less with β = 0.5: {verdict(smaller > len(common) / 2, decided, 'runs')}; "
+        "β = 1 overestimates, β = 0.5 does not (Figure 5)",
+        "by Figure 5",
+        f"MinAtar, Q − return: {words}",
+        f"less with β = 0.5: {verdict(smaller > len(common) / 2, decided)}; "
         f"not at all: {_free_of_it([gaps[EBU_HALF][place] for place in common])}",
         "ebu reproduce overestimation --budget laptop",
+        f"Q minus the return that followed, at the end; less with β = 0.5 than with 1 in {smaller} of "
+        f"{several(len(common), 'pair')} of runs ({several(games, 'game')}); sign tests",
     )
 
 
 def _free_of_it(gaps: Sequence[float]) -> str:
     """Whether Q does not exceed the return, by a sign test over runs."""
     above, decided = ahead([(-gap, 0.0) for gap in gaps])
-    return verdict(2 * above < len(gaps), decided, "runs")
+    return verdict(2 * above < len(gaps), decided)
 
 
 def overestimation(tree: Tree) -> dict[str, dict[tuple[str, int], float]]:
