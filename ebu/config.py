@@ -134,7 +134,7 @@ class LearnerConfig:
     loss: Loss = "huber-mean"
     """Huber loss, summed or averaged over the minibatch, or mean squared error."""
     target_update_interval: int = 500
-    """Steps between updates of the target network."""
+    """Steps between updates of the target network; if given without tau and longer than train_freq, tau is 1: hard copies."""
     tau: float = 1.0
     """How far the target network moves towards the online one at each of its updates; 1 is a hard copy."""
     reset_every: int = 0

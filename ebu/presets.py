@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ebu.config import Config, field_names, flat, override
@@ -33,6 +34,23 @@ def configure(algo: str = "ebu", env: str = "maze", preset: str = DEFAULT_PRESET
     config = override(Config(), algo=method.name, env=env, preset=preset, **presets[preset])
     config = override(config, **method.defaults)
     return _with_settings(config, settings)
+
+
+def as_meant(config: Config, given: Collection[str]) -> Config:
+    """The configuration with what follows from settings that a user gave by hand, by name, for those that were not given.
+
+    A longer interval between target updates means hard copies, as in Stable-Baselines3: the τ of a preset is the share of a
+    move at every update, and with one move in 500 steps nothing would be learned. Preset files and trials say what they mean.
+    """
+    learner = config.learner
+    interval_alone = "target_update_interval" in given and "tau" not in given
+    is_longer = interval_alone and _is_longer(learner.target_update_interval, learner.train_freq)
+    return override(config, tau=1.0) if is_longer else config
+
+
+def _is_longer(interval: object, other: object) -> bool:
+    """Of settings that are not checked yet."""
+    return isinstance(interval, int | float) and isinstance(other, int | float) and interval > other
 
 
 def _with_settings(config: Config, settings: dict[str, Any]) -> Config:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gymnasium
 import pytest
 
+import ebu
 from ebu.agent import AGENTS
+from ebu.commands.train import TrainArguments, read_settings
 from ebu.config import field_names, flat
 from ebu.config_check import check
 from ebu.env_arguments import environment_arguments
@@ -141,3 +144,48 @@ def test_environment_arguments_mean_the_same_in_every_form(given):
 def test_other_environment_arguments_are_refused(given):
     with pytest.raises(UserError, match="env_args"):
         configure("ebu", "maze", env_args=given)
+
+
+# ---------------------------------------------------------------------- an interval between target updates means hard copies
+
+
+def test_a_long_interval_between_target_updates_that_is_given_alone_means_hard_copies():
+    for agent in (ebu.EBU, ebu.DQN, ebu.RedistributedQ):
+        assert agent("CartPole-v1", target_update_interval=500).config.learner.tau == 1.0
+    on_an_object = ebu.EBU(gymnasium.make("CartPole-v1"), target_update_interval=500)
+    assert on_an_object.config.learner.tau == 1.0
+    copies = ebu.RedistributedQ("CartPole-v1", target_update_interval=500).loop.config.learner
+    assert (copies.tau, copies.target_update_interval) == (1.0, 500)
+
+
+def test_on_the_command_line_a_long_interval_between_target_updates_means_hard_copies_too():
+    for given in (["--target-update-interval", "500"], ["--target_update_interval=500"]):
+        assert read_settings(TrainArguments, ["CartPole-v1", *given], "ebu train").config.learner.tau == 1.0
+        with_tau = read_settings(TrainArguments, ["CartPole-v1", *given, "--tau", "0.1"], "ebu train")
+        assert with_tau.config.learner.tau == 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "tau"),
+    [
+        ({"target_update_interval": 500, "tau": 0.02}, 0.02),
+        ({"target_update_interval": 1}, 0.02),
+        ({"target_update_interval": 4, "train_freq": 4}, 0.02),  # a move at every update, as the preset has it
+        ({"target_update_interval": 5, "train_freq": 4}, 1.0),
+        ({"train_freq": 4}, 0.02),
+    ],
+    ids=str,
+)
+def test_what_is_said_of_the_target_network_is_done(given, tau):
+    assert ebu.EBU("CartPole-v1", **given).config.learner.tau == tau
+
+
+def test_trials_and_preset_files_mean_what_they_say(tmp_path):
+    assert configure("ebu", "CartPole-v1", target_update_interval=500).learner.tau == 0.02
+    (tmp_path / "slow.toml").write_text("target_update_interval = 500\n")
+    assert ebu.EBU("CartPole-v1", preset=str(tmp_path / "slow.toml")).config.learner.tau == 0.02
+
+
+def test_an_impossible_interval_is_refused_in_one_line():
+    with pytest.raises(UserError, match="target_update_interval must be a whole number"):
+        ebu.EBU("CartPole-v1", target_update_interval="often")

@@ -19,7 +19,7 @@ from ebu.config import Config, override
 from ebu.envs.make import make_environment, require_trust
 from ebu.envs.objects import name_of
 from ebu.errors import UserError
-from ebu.presets import configure
+from ebu.presets import as_meant, configure
 from ebu.registry import Method, add_method, find_method
 from ebu.storage.run_folder import RunFolder
 
@@ -69,12 +69,13 @@ class Agent(Learning):
 
             settings["network"] = network_name(settings["network"])  # a factory of the user's own
         if isinstance(env, str):
-            self._setup(configure(self.algo, env, preset, **settings), None)
+            self._setup(as_meant(configure(self.algo, env, preset, **settings), settings), None)
         else:
             if isinstance(env, list | tuple):
                 settings.setdefault("n_envs", len(env))
             example = example_of(env)
-            self._setup(described(configure(self.algo, name_of(example), preset, **settings), example), env)
+            config = as_meant(configure(self.algo, name_of(example), preset, **settings), settings)
+            self._setup(described(config, example), env)
         self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
 
     @classmethod

@@ -18,7 +18,7 @@ from ebu.agent import Agent, Progress, Ranks, create_run
 from ebu.commands.help import describe_flags, help_width
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
-from ebu.commands.words import flags_of, in_full
+from ebu.commands.words import flags_of, in_full, is_flag
 from ebu.config import Config, override
 from ebu.config_check import check
 from ebu.env_arguments import merge_environment_arguments
@@ -26,7 +26,7 @@ from ebu.envs.make import names_module, require_named
 from ebu.errors import UserError
 from ebu.plugins import inherited_plugins, look_in_current_folder
 from ebu.preset_files import is_file_name, read_preset
-from ebu.presets import configure, in_words
+from ebu.presets import as_meant, configure, in_words
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder, evaluations
 
@@ -92,6 +92,8 @@ class Read(Generic[T]):
     """The settings, with what the preset adds to them."""
     help_asked: str | None
     """The word that asked for help; then nothing is parsed."""
+    given: frozenset[str] = frozenset()
+    """The names of the options on the command line, as opposed to those of the preset."""
 
 
 def read_settings(cls: type[T], arguments: list[str], program: str) -> Read[T]:
@@ -109,7 +111,8 @@ def read_settings(cls: type[T], arguments: list[str], program: str) -> Read[T]:
     settings: Config = parsed.settings  # type: ignore[attr-defined]
     merged = merge_environment_arguments(starting.environment.env_args, settings.environment.env_args)
     resolved = {"algo": starting.algo, "preset": starting.preset}  # an alias, a preset file
-    return Read(parsed, default, override(settings, env_args=merged, **resolved), None)
+    given = frozenset(word[2:].removeprefix("no-").replace("-", "_") for word in arguments if is_flag(word))
+    return Read(parsed, default, as_meant(override(settings, env_args=merged, **resolved), given), None, given)
 
 
 def _environment(arguments: list[str], loose: list[str], program: str) -> list[str]:
