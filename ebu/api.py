@@ -156,4 +156,6 @@ def evaluate(
     seed: int = 0,
 ) -> Evaluation:
     """Scores of an agent over whole episodes, raw rewards; by default on a fresh copy of its own environment."""
+    if not isinstance(agent, Agent):
+        raise UserError(f"agent must be an agent of this package, got {type(agent).__name__}; ebu.load(path) loads one")
     return agent.evaluate(env, episodes, epsilon, seed)

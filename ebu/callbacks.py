@@ -60,8 +60,8 @@ class StopOnReward(Callback):
 
     def begin(self, agent: Agent) -> None:
         super().begin(agent)
-        if self.episodes is None and agent.loop.evaluation_environment is None:
-            raise UserError("StopOnReward: there is no copy of the environment to evaluate on; pass episodes=, e.g. 100")
+        if self.episodes is None:
+            _require_evaluations(agent, "StopOnReward", "; or pass episodes=, e.g. 100")
         self._scores.clear()
 
     def __call__(self, event: Event) -> bool | None:
@@ -80,10 +80,20 @@ class KeepBest(Callback):
         self.path = Path(path)
         self.score: float | None = None
 
+    def begin(self, agent: Agent) -> None:
+        super().begin(agent)
+        _require_evaluations(agent, "KeepBest")
+
     def __call__(self, event: Event) -> None:
         if isinstance(event, Evaluated) and (self.score is None or event.evaluation.mean > self.score):
             self.score = event.evaluation.mean
             self.agent.save(self.path)
+
+
+def _require_evaluations(agent: Agent, callback: str, otherwise: str = "") -> None:
+    if agent.loop.evaluation_environment is None:
+        words = "the environment object cannot be made a second time to evaluate on; give its id, or a list with a function"
+        raise UserError(f"{callback}: {words} that makes it (env=[make]){otherwise}")
 
 
 class _Every(Callback):

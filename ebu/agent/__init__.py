@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from ebu.agent.base import AnyEnvironment, GivenEnv, Ranks, choose_device, described, example_of
+from ebu.agent.base import AnyEnvironment, GivenEnv, Ranks, choose_device, described, example_of, is_own
 from ebu.agent.learning import Learning, Progress, create_run, warn
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.agent.settings import Settings
@@ -71,6 +71,7 @@ class Agent(Learning):
         if isinstance(env, str):
             self._setup(as_meant(configure(self.algo, env, preset, **settings), settings), None)
         else:
+            _refuse_changes(settings)
             if isinstance(env, list | tuple):
                 settings.setdefault("n_envs", len(env))
             example = example_of(env)
@@ -111,7 +112,7 @@ class Agent(Learning):
             raise UserError(f"{path} holds a policy of {saved.config.algo}, not of {cls.algo}; ebu.load loads any method")
         config = override(saved.config, device=device)
         if isinstance(env, str):
-            config, env = override(config, env=env, env_args=(), env_wrappers=()), None
+            config, env = config if is_own(config, env) else override(config, env=env, env_args=(), env_wrappers=()), None
         else:
             require_trust(config.environment.env, trust_env or env is not None, path)
             if env is not None:  # as many as are given, whatever it was trained on
@@ -124,7 +125,9 @@ class Agent(Learning):
     def from_config(cls, config: Config, env: AnyEnvironment | None = None, ranks: Ranks | None = None) -> Agent:
         """The agent a configuration describes, whatever its method, with its learners divided among ranks."""
         agent = object.__new__(AGENTS[find_method(config.algo).name])
-        agent._setup(config, _made_by_name(env, config.environment.n_envs) if isinstance(env, str) else env, ranks)
+        if isinstance(env, str):
+            env = None if is_own(config, env) else _made_by_name(env, config.environment.n_envs)
+        agent._setup(config, env, ranks)
         return agent
 
 
@@ -144,6 +147,14 @@ def register(method: Method) -> type[Agent]:
     """Register a method everywhere (API, command line, sweeps) and return its agent class."""
     name = "".join(part.capitalize() for part in method.name.replace("_", "-").split("-"))
     return type(name, (Agent,), {"method": method, "__doc__": method.title})
+
+
+def _refuse_changes(settings: Settings) -> None:
+    """An environment object is taken as it is."""
+    for name in ("env_args", "env_wrappers"):
+        if settings.get(name):
+            words = "applies to an environment that is made by its id; change the object itself"
+            raise UserError(f"{name} {words}, for instance ebu.envs.DelayedReward(env)")
 
 
 def _made_by_name(name: str, n_envs: int) -> GivenEnv:

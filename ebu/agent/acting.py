@@ -27,7 +27,7 @@ class Acting(BaseAgent):
         """The action for an observation, or for each of a batch, as in Stable-Baselines3.
 
         A batch has one axis more than the observation space; its actions are an array. Without ``deterministic``, actions
-        are ε-greedy with the evaluation's ε.
+        are ε-greedy with the evaluation's ε, or where that is 0 with the one at the end of exploration.
 
         Where states are stacks of frames, the second value holds the frames so far: pass it back as ``state``. None, or a
         true ``episode_start`` (for a batch, one for each observation), begins an episode.
@@ -51,7 +51,8 @@ class Acting(BaseAgent):
         frame = self._encode(observation)
         frames = FrameStack(self.interface.stack) if state is None or starts else state
         stacked = frames.begin(frame) if state is None or starts else frames.push(frame)
-        epsilon = 0.0 if deterministic else self.config.evaluation.eval_epsilon
+        exploring = self.config.evaluation.eval_epsilon or self.config.exploration.exploration_final_eps
+        epsilon = 0.0 if deterministic else exploring
         action, _ = self.policy.act(stacked, epsilon, self._predict_rng)  # its own: predicting does not affect training
         return action, frames
 
@@ -69,23 +70,36 @@ class Acting(BaseAgent):
         """As ``ebu.evaluate``, which documents the arguments."""
         from ebu.training.evaluate import evaluate
 
-        if episodes < 1:
-            raise UserError(f"episodes must be at least 1, got {episodes}")
-        if not 0 <= epsilon <= 1:
-            raise UserError(f"epsilon must be between 0 and 1, got {epsilon}")
+        if not is_whole(episodes) or episodes < 1:
+            raise UserError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+        if not isinstance(epsilon, int | float | np.number) or not 0 <= epsilon <= 1:
+            raise UserError(f"epsilon must be a number between 0 and 1, got {epsilon!r}")
+        if not is_whole(seed) or seed < 0:
+            raise UserError(f"seed must be a whole number of at least 0, got {seed!r}")
         if env is None:
             env = self.make_env()
         else:
             env = make_environment(env, training=False) if isinstance(env, str) else example_of(env)
         self.interface.require_same(Interface.of(env, self.config.memory.stack))
-        return evaluate(
-            self.policy,
-            Environment(env, self.config.environment.reward_clip),
-            episodes=episodes,
-            epsilon=epsilon,
-            gamma=self.config.target.gamma,
-            rng=np.random.default_rng(seed),
-            stack=self.interface.stack,
-            random_first_actions=self.config.exploration.random_first_actions,
-            max_steps=self.config.environment.max_episode_steps,
-        )
+        try:
+            return evaluate(
+                self.policy,
+                Environment(env, self.config.environment.reward_clip),
+                episodes=int(episodes),
+                epsilon=float(epsilon),
+                gamma=self.config.target.gamma,
+                rng=np.random.default_rng(int(seed)),
+                stack=self.interface.stack,
+                random_first_actions=self.config.exploration.random_first_actions,
+                max_steps=self.config.environment.max_episode_steps,
+            )
+        finally:
+            if self._loop is not None and env.unwrapped is self.env.unwrapped:
+                self._loop.drop_open_episodes()  # what it trains in stands elsewhere now
+
+
+def is_whole(number: Any) -> bool:
+    """Whether it is a whole number, also one of NumPy's or 5.0."""
+    if isinstance(number, float | np.floating):
+        return float(number).is_integer()
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -15,7 +15,7 @@ from ebu.config import Config, flat, override
 from ebu.config_check import check
 from ebu.env_arguments import environment_arguments
 from ebu.envs.make import EnvironmentSource
-from ebu.envs.objects import copy_spec, describe_object, name_of
+from ebu.envs.objects import copy_spec, describe_object, lost_parts, name_of
 from ebu.errors import UserError
 from ebu.learning.policy import Policy, mean_of
 from ebu.registry import Method
@@ -88,6 +88,7 @@ class BaseAgent:
         self._restored: SavedPolicy | None = None
         self._turn = threading.Lock()
         self._tensorboard_log: Path | None = None
+        self._told = False  # that there are no evaluations
 
     @property
     def ranks(self) -> int:
@@ -181,7 +182,8 @@ class BaseAgent:
         if self._factories and render_mode is None:
             return self._factories[0]()
         try:
-            return gymnasium.make(copy_spec(self.env), disable_env_checker=True, render_mode=render_mode)
+            asked: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}  # not every class takes it
+            return gymnasium.make(copy_spec(self.env), disable_env_checker=True, **asked)
         except (ValueError, TypeError, gymnasium.error.Error) as error:
             reason = " ".join(str(error).split())
             words = f"the environment was given as an object and cannot be recreated ({reason}); pass env="
@@ -265,10 +267,13 @@ def source_of(config: Config) -> EnvironmentSource:
     return EnvironmentSource(world.env, environment_arguments(world.env_args), world.env_wrappers)
 
 
+def is_own(config: Config, name: str) -> bool:
+    """Whether a name leads to the environment of these settings, with its arguments and wrappers."""
+    return name == config.environment.env and not lost_parts(config.environment.env_wrappers)
+
+
 def described(config: Config, env: gymnasium.Env[Any, Any]) -> Config:
     """The settings with a description of the environment object, so that a saved policy can recreate it."""
-    if env.spec is None:
-        return override(config, env=name_of(env), env_wrappers=())
     found = describe_object(env)
     return override(config, env=name_of(env), env_args=found.arguments, env_wrappers=found.wrappers)
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from ebu.agent.acting import Acting
+from ebu.agent.acting import Acting, is_whole
 from ebu.agent.exporting import Exporting
 from ebu.agent.remembering import Remembering
 from ebu.agent.saving import Saving
@@ -70,7 +68,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
           callback: called with every event (docs/callbacks.md); one that returns False stops the training.
           log_interval: episodes between rows of training metrics; by default a row every ``log_every`` steps.
           tb_log_name: where the agent has a ``tensorboard_log``, the curves of this call are in the folder
-            ``tensorboard_log/tb_log_name_1``, ``…_2`` and so on.
+            ``tensorboard_log/tb_log_name_1``, ``…_2`` and so on; with ``run`` they are in the run folder instead.
           reset_num_timesteps: False plans over the sum of these steps and those of earlier calls.
           progress_bar: on standard error.
           run: keep a run folder as ``ebu train`` does: metrics, TensorBoard curves, checkpoints, the policy, a summary;
@@ -80,8 +78,6 @@ class Learning(Acting, Saving, Remembering, Exporting):
         """
         steps, offline = whole_steps(total_timesteps), whole_steps(gradient_steps, "gradient_steps")
         listeners = as_listeners(callback)
-        if log_interval is not None:
-            self._log_every_episodes(log_interval)
         if offline:
             self._learn_offline(offline, listeners)
         if steps == 0:
@@ -89,7 +85,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
         loop = self.loop
         until = loop.step + steps
         start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
-        with self._learning():
+        with self._learning(), self._rows_every(log_interval):
+            self._tell_of_no_evaluations()
             if run is not None:
                 interrupted = self._learn_in(Path(run), until, start, listeners, progress_bar)
             else:
@@ -98,6 +95,13 @@ class Learning(Acting, Saving, Remembering, Exporting):
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
             raise KeyboardInterrupt
         return self
+
+    def _tell_of_no_evaluations(self) -> None:
+        """Once, where evaluations are due and there is no second environment for them."""
+        if self.config.evaluation.eval_every and self.loop.evaluation_environment is None and not self._told:
+            self._told = True
+            words = "was given as an object that cannot be made a second time: there are no evaluations during training"
+            warn(f"{self.config.environment.env} {words}; give its id, or a list with a function that makes it (env=[make])")
 
     def _learn_in(self, run: Path, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool) -> bool:
         """Learn in a new run folder; returns whether a signal stopped it."""
@@ -142,10 +146,21 @@ class Learning(Acting, Saving, Remembering, Exporting):
         if asked:  # between two updates, with nothing half done
             raise KeyboardInterrupt
 
-    def _log_every_episodes(self, episodes: int) -> None:
-        """From now on, write a row of training metrics after this many episodes."""
+    @contextmanager
+    def _rows_every(self, episodes: int | None) -> Iterator[None]:
+        """Within it, a row of training metrics after so many episodes; None leaves that as it is set."""
+        before = self.config.run.log_interval
+        if episodes is not None:
+            check(override(self.config, log_interval=episodes))
+            self._set_log_interval(episodes)
+        try:
+            yield
+        finally:
+            if episodes is not None:
+                self._set_log_interval(before)
+
+    def _set_log_interval(self, episodes: int) -> None:
         self.config = override(self.config, log_interval=episodes)
-        check(self.config)
         if self._loop is not None:
             self._loop.config = override(self._loop.config, log_interval=episodes)
 
@@ -238,7 +253,6 @@ def create_run(path: Path, config: Config) -> RunFolder:
 
 def whole_steps(total: Any, name: str = "total_timesteps") -> int:
     """A number of steps as a user may write it: 20_000, NumPy's, or 1e5."""
-    is_number = isinstance(total, int | float | np.number) and not isinstance(total, bool)
-    if not is_number or not 0 <= total < 10**12 or total != int(total):
+    if not is_whole(total) or not 0 <= total < 10**12:
         raise UserError(f"{name} must be a whole number of at least 0, got {total!r}")
     return int(total)

@@ -128,9 +128,19 @@ _ATARI_PAPER: dict[str, Any] = {
     "eval_epsilon": 0.05,
     "log_every": 2_500,
 }
+
+
+def _is_atari(name: str) -> bool:
+    """A game of the emulator, also without its prefix, unless the user has registered an environment of that name."""
+    if name.startswith("ALE/"):
+        return True
+    known = gymnasium.registry.get(name)
+    return find_game(name) is not None and (known is None or str(known.entry_point).startswith("ale_py"))
+
+
 ATARI = Family(
     "atari",
-    recognises=lambda name: name.startswith("ALE/") or find_game(name) is not None,
+    recognises=_is_atari,
     make=_make_atari,
     module="ale_py",
     extra="atari",
@@ -244,7 +254,7 @@ def _make_minigrid(name: str, training: bool, **arguments: Any) -> AnyEnv:
 
 MINIGRID = Family(
     "minigrid",
-    recognises=lambda name: name.startswith(("MiniGrid", "BabyAI")),
+    recognises=lambda name: name.startswith(("MiniGrid-", "BabyAI-")),
     make=_make_minigrid,
     register=_register_minigrid,
     module="minigrid",

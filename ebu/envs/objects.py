@@ -59,9 +59,10 @@ class Description:
 
 
 def describe_object(env: AnyEnv) -> Description:
-    """The arguments and wrappers of an environment with an id."""
+    """Its arguments and wrappers; of one without an id only that it was an object, which no name leads back to."""
     spec = env.spec
-    assert spec is not None
+    if spec is None:
+        return Description((), (f"object:{type(env).__name__}",))
     arguments, refused = _arguments_of(spec)
     wrappers, base = tuple(map(_written, _with_effect(spec))), _wrappers_of_family(spec.id)
     if base is None or wrappers[: len(base)] != base:
@@ -87,10 +88,14 @@ def wrap(env: AnyEnv, wrappers: Sequence[str]) -> AnyEnv:
     return env
 
 
+def lost_parts(wrappers: Sequence[str]) -> list[str]:
+    """Those that cannot be made again from their description."""
+    return [text.partition(":")[2].rpartition(":")[2] for text in wrappers if ":" in text.partition(" ")[0]]
+
+
 def require_rebuilt(name: str, wrappers: Sequence[str]) -> None:
     """Refuse in one line an environment that cannot be recreated from its description."""
-    lost = [text.partition(":")[2].rpartition(":")[2] for text in wrappers if ":" in text.partition(" ")[0]]
-    if lost:
+    if lost := lost_parts(wrappers):
         raise UserError(
             f"trained on {name} as an object ({', '.join(lost)}) that cannot be recreated from its name alone; pass env="
         )
@@ -109,7 +114,11 @@ def copy_spec(env: AnyEnv) -> EnvSpec:
 
 
 def name_of(env: AnyEnv) -> str:
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    """Its id; without one its class with the module, so that a class called Breakout or maze is not taken for another's."""
+    if env.spec is not None:
+        return env.spec.id
+    own = type(env.unwrapped)
+    return f"{own.__module__.rpartition('.')[2]}.{own.__name__}"
 
 
 def _arguments_of(spec: EnvSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:

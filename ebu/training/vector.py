@@ -136,6 +136,8 @@ class VectorEnvironments:
             raise UserError(f"{self.count} environments of {self._name} could not be made: {reason}") from error
         if not alike:
             raise UserError(DIFFERENT)
+        if isinstance(vector, SyncVectorEnv) and len({id(env.unwrapped) for env in vector.envs}) < self.count:
+            raise UserError("the functions return the same environment object; each must make one of its own")
         return vector
 
     # ------------------------------------------------------------------ playing

@@ -261,7 +261,10 @@ def test_a_process_that_dies_ends_the_run_with_a_checkpoint_and_one_line(tmp_pat
     folder = RunFolder.create(tmp_path / "r", agent.config)
     with pytest.raises(EnvironmentFailure) as error:
         Trainer(agent.loop, 60, 0, folder).run([], tensorboard=False)
-    assert re.fullmatch(r"the process of environment 2 \(exit code -9\) of 3 of Fails has ended at step 10", str(error.value))
+    assert re.fullmatch(
+        r"the process of environment 2 \(exit code -9\) of 3 of test_many_environments.Fails has ended at step 10",
+        str(error.value),
+    )
     again = failing("nothing", vectorization="async")
     trainer = Trainer(again.loop, 60, 0, folder)
     trainer.resume()
