@@ -56,7 +56,7 @@ ONLY = {
     "ebu.preset_files": {"ebu.config", "ebu.errors", "ebu.storage"},
     "ebu.presets": {"ebu.config", "ebu.env_arguments", "ebu.envs", "ebu.errors", "ebu.registry", "ebu.preset_files"},
     "ebu.sb3": {"ebu.errors", "ebu.targets"},
-    "ebu.report": {"ebu.errors", "ebu.config", "ebu.envs", "ebu.presets", "ebu.storage"},
+    "ebu.report": {"ebu.errors", "ebu.config", "ebu.envs", "ebu.registry", "ebu.presets", "ebu.storage"},
 }
 # Modules from outside that have no business there, not even inside a function.
 FOREIGN = {

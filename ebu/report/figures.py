@@ -15,7 +15,8 @@ import numpy as np
 
 from ebu.envs.atari_games import find_game, paper_scores
 from ebu.report import scores
-from ebu.report.groups import NAMES, Group
+from ebu.report.groups import Group
+from ebu.report.naming import NAMES
 from ebu.report.rows import Run
 from ebu.report.statistics import Statistic, best_so_far, interval, mean, value_at
 

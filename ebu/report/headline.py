@@ -8,8 +8,9 @@ from html import escape
 import numpy as np
 
 from ebu.report.figures import RESAMPLES, Estimate, by_env, estimate, median_of_runs
-from ebu.report.groups import COLOURS, DASHES, NAMES, Group
+from ebu.report.groups import COLOURS, DASHES, Group
 from ebu.report.html import table
+from ebu.report.naming import NAMES
 from ebu.report.rows import Run
 from ebu.report.statistics import Statistic, mean, probability_of_improvement
 

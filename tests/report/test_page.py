@@ -59,30 +59,6 @@ def test_where_a_run_was_computed_does_not_matter(tmp_path):
     assert len(groups_of(*runs)) == 1
 
 
-def test_mazes_of_one_kind_are_repetitions(tmp_path):
-    def arguments(density, maze):
-        return (f"wall_density={density}", f"maze_seed={maze}")
-
-    runs = [write_run(tmp_path / f"{d}{m}", env="maze", env_args=arguments(d, m)) for d in (0.3, 0.5) for m in (0, 1)]
-    assert [(g.env, len(g.runs)) for g in groups_of(*runs)] == [("maze, wall_density=0.3", 2), ("maze, wall_density=0.5", 2)]
-
-
-def test_a_method_has_one_name_and_colour_on_all_environments(tmp_path):
-    """Presets differ between environments; that alone does not make two methods of one."""
-    runs = [write_run(tmp_path / f"{a}{e}", algo=a, env=e) for a in ("ebu", "dqn") for e in ("CartPole-v1", "maze")]
-    assert slots(groups_of(*runs)) == {"EBU": 0, "DQN": 1}
-
-
-def test_a_method_told_apart_on_one_environment_keeps_its_name_on_the_others(tmp_path):
-    worlds = {"CartPole-v1": (0.5, 1.0), "Acrobot-v1": (1.0,)}
-    runs = [write_run(tmp_path / f"{e}{b}", env=e, beta=b) for e, betas in worlds.items() for b in betas]
-    assert [(g.env, g.method) for g in groups_of(*runs)] == [
-        ("CartPole-v1", "EBU β=0.5"),
-        ("CartPole-v1", "EBU β=1"),
-        ("Acrobot-v1", "EBU β=1"),
-    ]
-
-
 def test_many_variants_get_looks_of_their_own(tmp_path):
     runs = [write_run(tmp_path / str(i), beta=i / 10) for i in range(11)]
     assert sorted(slots(groups_of(*runs)).values()) == list(range(11))
@@ -184,25 +160,6 @@ def test_our_games_are_compared_with_our_own_dqn(tmp_path):
 
 
 # ---------------------------------------------------------------------- the page
-
-
-def test_methods_are_named_in_words_by_what_differs(tmp_path):
-    plain = write_run(tmp_path / "plain", "dqn", double_q=False)
-    double = write_run(tmp_path / "double", "dqn", double_q=True)
-    many = write_run(tmp_path / "many", "per", batch_size=7, gamma=0.5, hidden_sizes=(3,), train_freq=9, tau=0.5)
-    few = write_run(tmp_path / "few", "per")
-    names = {g.method for g in groups_of(plain, double, many, few)}
-    assert {"DQN, double Q", "DQN, no double Q"} <= names
-    assert all(len(name) < 30 and "hidden_sizes" not in name for name in names)
-    assert len(names) == 4
-
-
-def test_the_preset_is_part_of_the_name_only_where_there_are_several(tmp_path):
-    quick = [write_run(tmp_path / f"quick{beta}", env="maze", beta=beta) for beta in (0.5, 1.0)]
-    assert {g.method for g in groups_of(*quick)} == {"EBU β=0.5", "EBU β=1"}
-    paper = flat(configure("ebu", "maze", "paper")) | {"steps": 200, "eval_every": 100}
-    paper = write_run(tmp_path / "paper", env="maze", **{k: v for k, v in paper.items() if k not in ("algo", "env")})
-    assert {g.method for g in groups_of(*quick, paper)} == {"EBU β=0.5, quick", "EBU β=1, quick", "EBU β=1, paper"}
 
 
 def test_many_environments_begin_with_one_table_of_scores(tmp_path):
