@@ -23,7 +23,7 @@ DENSITIES = table1.DENSITIES
 NEARLY_SHORTEST = 1.2  # a path that counts as the shortest: a digit is misread now and then
 HEADER = ("the paper's claim", "paper", "ours", "holds?")
 FULL_HEADER = (*HEADER, "how it is measured, how sure it is", "command")
-HALF_WAY = "Median path / shortest in the latest training episode"
+HALF_WAY = "Median path / shortest in the latest training episode, over the mazes that both have finished"
 
 
 @dataclass(frozen=True)
