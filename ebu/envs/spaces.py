@@ -2,91 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from ebu.envs.observation import InvalidValue, Observations, ObservationSpec, shown
+from ebu.envs.parts import Leaf, Path, as_bytes, as_vector
 from ebu.errors import UserError
 from ebu.types import Array
 
 SMALLEST_IMAGE = 3  # a side shorter than a 3×3 kernel makes it a vector
-
-
-# Below, one product with the dense vector is as fast, and its last digits are those of earlier versions.
-SPARSE_ABOVE_CATEGORIES = 4_096
-
-
-@dataclass(frozen=True)
-class ObservationSpec:
-    """How an observation is stored as a frame, and what a network makes of it.
-
-    ``kind`` is vector (float32 [n]), onehot (int64 [n], each entry one of ``categories``), image ([C, H, W]) or parts: of
-    a dictionary or tuple with images, the bytes of the frames of its ``parts``, one after another, as [1, 1, bytes].
-    """
-
-    kind: Literal["vector", "onehot", "image", "parts"]
-    shape: tuple[int, ...]
-    dtype: str
-    categories: tuple[int, ...] = ()
-    scale: float = 1.0  # images are multiplied by this before the network
-    parts: tuple[ObservationSpec, ...] = ()
-    names: tuple[str, ...] = ()  # of the parts: their keys, "/" between those of inner dictionaries
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values; what is empty is left out, as in files of versions that had no parts."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["parts"] = [part.to_json() for part in self.parts]
-        return {name: value for name, value in values.items() if value or name not in ("parts", "names")}
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> ObservationSpec:
-        parts = tuple(cls.from_json(part) for part in values.get("parts", ()))
-        plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-        return cls(**{**plain, "parts": parts})
-
-    @property
-    def features(self) -> int:
-        """Length of the network's flat input."""
-        if self.kind == "parts":
-            return sum(part.features for part in self.parts)
-        return sum(self.categories) if self.kind == "onehot" else int(np.prod(self.shape))
-
-    @property
-    def frame_bytes(self) -> int:
-        """Of one stored frame."""
-        return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
-
-    @property
-    def is_stacked(self) -> bool:
-        """Whether several frames form a state, where the setting says so."""
-        return self.kind in ("image", "parts")
-
-    @property
-    def is_sparse(self) -> bool:
-        """Whether one-hot vectors are so long that a network is better given the places of their ones."""
-        return self.kind == "onehot" and self.features > SPARSE_ABOVE_CATEGORIES
-
-    @property
-    def network_inputs(self) -> int:
-        """Numbers that a state of one frame is when it reaches the first layer with weights."""
-        return len(self.categories) if self.is_sparse else self.features
-
-    @property
-    def can_be_damaged(self) -> bool:
-        """Whether a frame can hold NaN or infinity at all."""
-        return self.dtype.startswith("float")
-
-
-@dataclass(frozen=True)
-class Observations:
-    """The specification with the function that turns what the environment returns into a stored frame."""
-
-    spec: ObservationSpec
-    encode: Callable[[Any], Array]
 
 
 def count_actions(space: gymnasium.Space[Any]) -> int:
@@ -117,7 +45,11 @@ def describe(space: gymnasium.Space[Any]) -> Observations:
     if isinstance(space, spaces.Box):
         return _box(space)
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        return _parts(space) if any(_is_image(leaf) for _, leaf in leaves_of(space)) else _flattened(space)
+        has_images = any(_is_image(leaf) for _, leaf in leaves_of(space))
+        if not has_images:
+            _require_flat(space)
+        leaves = [Leaf(path, describe_leaf(leaf), space) for path, leaf in leaves_of(space)]
+        return as_bytes(leaves) if has_images else as_vector(leaves)
     raise UserError(f"observations of {space} are not supported; wrap the environment to return a Box or Discrete space")
 
 
@@ -146,18 +78,6 @@ def _together(parts: list[list[Any] | None]) -> list[tuple[Any, ...]] | None:
     batches = [part for part in parts if part is not None]
     sizes = {len(batch) for batch in batches}
     return list(zip(*batches)) if len(batches) == len(parts) and len(sizes) == 1 else None
-
-
-class InvalidValue(ValueError):
-    """A value that the space it should be from does not contain; the words say what was expected."""
-
-
-def shown(value: Any) -> str:
-    """A value at a length that leaves room for the rest of the line."""
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} {list(value.shape)}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _discrete(space: spaces.Discrete) -> Observations:
@@ -260,9 +180,6 @@ def _scale(space: spaces.Box) -> float:
     return 1.0 / largest if 1.0 < largest < np.inf else 1.0
 
 
-Path = tuple[str | int, ...]  # the keys and places that lead to a part
-
-
 def leaves_of(space: gymnasium.Space[Any], path: Path = ()) -> Iterator[tuple[Path, gymnasium.Space[Any]]]:
     """The parts of dictionaries and tuples, those inside others included, in the order of their spaces."""
     if isinstance(space, spaces.Dict):
@@ -285,37 +202,17 @@ def describe_leaf(space: gymnasium.Space[Any]) -> Observations:
     return describe(space) if known else _flattened(space)
 
 
-def _parts(space: spaces.Dict | spaces.Tuple) -> Observations:
-    """Each part as it would be stored by itself, their bytes end to end: images stay bytes and are compressed as such."""
-    paths = [path for path, _ in leaves_of(space)]
-    parts = [describe_leaf(leaf) for _, leaf in leaves_of(space)]
-    specs, names = tuple(part.spec for part in parts), tuple("/".join(map(str, path)) for path in paths)
-
-    def encode(x: Any) -> Array:
-        frames = []
-        for path, name, part in zip(paths, names, parts):
-            try:
-                value = x
-                for key in path:
-                    value = value[key]
-            except (KeyError, IndexError, TypeError) as error:
-                raise InvalidValue(f"{shown(x)} without the part {name!r}, which {space} promises") from error
-            frame = part.encode(value)
-            if part.spec.can_be_damaged and not np.isfinite(frame).all():
-                raise InvalidValue(f"with numbers that are not finite in {name!r}")
-            frames.append(np.ascontiguousarray(frame).reshape(-1).view(np.uint8))
-        return np.concatenate(frames).reshape(1, 1, -1)
-
-    shape = (1, 1, sum(spec.frame_bytes for spec in specs))
-    return Observations(ObservationSpec("parts", shape, "uint8", parts=specs, names=names), encode)
-
-
-def _flattened(space: gymnasium.Space[Any]) -> Observations:
+def _require_flat(space: gymnasium.Space[Any]) -> None:
     if not space.is_np_flattenable:
         raise UserError(
             f"the observation {space} has parts that cannot be flattened into a vector; "
             "wrap the environment with gymnasium.wrappers.FilterObservation to keep those that can"
         )
+
+
+def _flattened(space: gymnasium.Space[Any]) -> Observations:
+    """A part of a kind that only Gymnasium knows, such as text."""
+    _require_flat(space)
     size = spaces.flatdim(space)
 
     def encode(x: Any) -> Array:

@@ -10,8 +10,9 @@ from gymnasium import spaces
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import ebu
 from ebu.config import NetworkConfig
-from ebu.envs.spaces import count_actions, describe
+from ebu.envs.spaces import InvalidValue, count_actions, describe
 from ebu.errors import UserError
 from ebu.networks.fastest import fastest_ensemble
 from ebu.networks.modules import build_network
@@ -202,6 +203,67 @@ def test_dictionaries_and_tuples_are_flattened_where_they_can_be(space):
 def test_a_flattened_tuple_is_one_hot_and_numbers():
     observations = describe(spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float32)]))
     assert observations.encode((1, np.array([0.5, -0.5], np.float32))).tolist() == [0, 1, 0, 0.5, -0.5]
+
+
+NESTED = spaces.Dict(
+    inner=spaces.Dict(x=spaces.Discrete(4, start=-1), m=spaces.MultiDiscrete([[2, 3], [4, 5]], start=[[1, 0], [2, 0]])),
+    t=spaces.Tuple([spaces.MultiBinary((2, 2)), spaces.Box(0, 255, (5,), np.uint8)]),
+    n=spaces.Box(-5, 5, (), np.int32),
+    h=spaces.Box(-1, 1, (3,), np.float16),
+    words=spaces.Text(3, charset="abc"),
+)
+
+
+def test_the_vector_of_a_dictionary_has_the_bytes_of_gymnasium_s_flatten():
+    observations = describe(NESTED)
+    NESTED.seed(0)
+    for sample in (NESTED.sample() for _ in range(50)):
+        assert observations.encode(sample).tobytes() == spaces.flatten(NESTED, sample).astype(np.float32).tobytes()
+
+
+KEYS = spaces.Dict(pos=spaces.Box(-1, 1, (2,), np.float32), key=spaces.Discrete(2), colour=spaces.Box(0, 255, (2,), np.uint8))
+A_KEY = {"pos": np.zeros(2, np.float32), "key": 1, "colour": np.zeros(2, np.uint8)}
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"key": -1}, r"-1, which is not in Discrete\(2\), in its part 'key'"),
+        ({"key": 2}, "2, which is not in"),
+        ({"key": [[0]]}, "instead of a whole number"),
+        ({"key": True}, "True instead of a whole number"),
+        ({"colour": np.array([300.0, -4.0])}, r"numbers that uint8 cannot hold, in its part 'colour'"),
+        (
+            {"pos": np.zeros((1, 2, 1), np.float32)},
+            r"float32 \[1, 2, 1\] instead of float32 \[2\], in its part 'pos'",
+        ),
+        ({"pos": np.zeros((1, 2), np.float32)}, r"\[1, 2\] instead of"),
+        ({"pos": "far"}, "'far' instead of numbers"),
+    ],
+    ids=str,
+)
+def test_a_part_that_its_space_does_not_promise_is_refused_by_name(part, words):
+    encode = describe(KEYS).encode
+    assert encode(A_KEY).tolist() == [0, 0, 0, 1, 0, 0]
+    with pytest.raises(InvalidValue, match=words):
+        encode(A_KEY | part)
+
+
+@pytest.mark.parametrize("wrong", [{"pos": np.zeros(2, np.float32)}, None, 3, np.zeros(4), "pos", ()], ids=str)
+def test_what_is_no_such_dictionary_is_refused_by_the_part_that_is_missing(wrong):
+    with pytest.raises(InvalidValue, match=r"without the part '(key|colour|pos)'"):
+        describe(KEYS).encode(wrong)
+
+
+def test_a_dictionary_that_is_neither_one_observation_nor_a_batch_is_not_predicted_from():
+    class Room(gymnasium.Env):
+        observation_space, action_space = KEYS, spaces.Discrete(2)
+
+    agent = ebu.EBU(Room(), hidden_sizes=(8,))
+    assert agent.predict(A_KEY)[0] in (0, 1)
+    assert agent.predict({name: np.asarray(value)[None] for name, value in A_KEY.items()})[0].shape == (1,)
+    with pytest.raises(UserError, match=r"an array of float32 \[1, 2\] instead of float32 \[2\], in its part 'pos'"):
+        agent.predict({**{name: np.asarray(value)[None] for name, value in A_KEY.items()}, "key": [[0]]})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ebu.config import NetworkConfig
-from ebu.envs.spaces import SPARSE_ABOVE_CATEGORIES, ObservationSpec
+from ebu.envs.observation import SPARSE_ABOVE_CATEGORIES, ObservationSpec
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.modules import build_network
 from ebu.networks.small_mlp import PRODUCT_UP_TO, VECTOR_PRODUCT_UP_TO, SmallMLP

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 import ebu
 from ebu.config import NetworkConfig
-from ebu.envs.spaces import SPARSE_ABOVE_CATEGORIES, ObservationSpec
+from ebu.envs.observation import SPARSE_ABOVE_CATEGORIES, ObservationSpec
 from ebu.networks.ensemble import Ensemble
 from ebu.networks.ensemble_mlp import EnsembleMLP
 from ebu.networks.fastest import fastest_ensemble
