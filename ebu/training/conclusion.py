@@ -14,6 +14,7 @@ from ebu.storage.files import write_atomically
 from ebu.storage.run_folder import RunFolder
 from ebu.training.environment import Environment, Interface
 from ebu.training.evaluate import rollout
+from ebu.training.loop import TrainingLoop
 from ebu.training.summary import draw_curve, summarise
 from ebu.types import Array
 
@@ -23,6 +24,9 @@ class TrainedAgent(Protocol):
 
     interface: Interface
     env: gymnasium.Env[Any, Any]
+
+    @property
+    def loop(self) -> TrainingLoop: ...
 
     @property
     def policy(self) -> Policy: ...
@@ -42,7 +46,7 @@ def conclude(folder: RunFolder, agent: TrainedAgent) -> None:
         drawn = BytesIO()
         Image.fromarray(maze.render_picture(maze.values)).save(drawn, format="PNG")
         write_atomically(folder.maze, drawn.getvalue())
-    folder.write_summary(summarise(folder))
+    folder.write_summary(summarise(folder, agent.loop.step))
 
 
 def greedy_maze(agent: TrainedAgent, seed: int = 0) -> MNISTMaze | None:

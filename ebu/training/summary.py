@@ -14,15 +14,15 @@ BARS = "▁▂▃▄▅▆▇█"
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
-def summarise(folder: RunFolder) -> dict[str, Any]:
-    """The facts of a finished run, from its rows."""
+def summarise(folder: RunFolder, steps: int = 0) -> dict[str, Any]:
+    """The facts of a run that finished at this step, from its rows; the last of these may be of an earlier step."""
     config, rows = folder.config(), folder.rows()
     tests = evaluations(rows)
     summary: dict[str, Any] = {
         "algo": config.algo,
         "env": config.environment.env,
         "seed": config.run.seed,
-        "steps": max((row["step"] for row in rows), default=0),
+        "steps": max([steps, *(row["step"] for row in rows)]),
     }
     if tests:
         scores = [test["mean_reward"] for test in tests]

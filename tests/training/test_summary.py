@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
 
+import ebu
 from ebu.config import Config, override
 from ebu.storage.run_folder import RunFolder
 from ebu.training.events import Evaluated, Trained
 from ebu.training.listeners import Recorder
 from ebu.training.summary import aggregate, draw_curve, sparkline, summarise
 from ebu.types import Evaluation
+from tests.conftest import Corridor
 
 
 def finished(path, events, **settings):
@@ -77,6 +81,16 @@ def test_a_maze_s_two_lengths(tmp_path):
 
 def test_a_run_without_rows_has_a_summary_too(tmp_path):
     assert summarise(finished(tmp_path, []))["steps"] == 0
+
+
+@pytest.mark.parametrize("log_every", [1_000, 50])
+def test_the_steps_of_a_run_are_those_it_took_whatever_was_logged(tmp_path, log_every):
+    """Of an environment object that cannot be made twice there are no evaluations, whose rows end at the last step."""
+    agent = ebu.EBU(Corridor(), hidden_sizes=(8,), batch_size=8, learning_starts=20, log_every=log_every, eval_every=0)
+    agent.learn(70, run=tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    assert json.loads(folder.summary.read_text())["steps"] == 70
+    assert [row["step"] for row in folder.rows()] == ([50] if log_every == 50 else [])
 
 
 @pytest.mark.parametrize(
