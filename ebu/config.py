@@ -10,7 +10,8 @@ import dataclasses
 import difflib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_type_hints
+from functools import cache
+from typing import Any, Literal, get_args, get_type_hints
 
 from ebu.errors import UserError
 
@@ -249,6 +250,15 @@ def field_names() -> dict[str, str | None]:
     return names
 
 
+@cache
+def _counts() -> frozenset[str]:
+    """The settings that are whole numbers."""
+    hints = get_type_hints(Config)
+    for stage in STAGES:
+        hints |= get_type_hints(hints[stage])
+    return frozenset(name for name, kind in hints.items() if int in (kind, *get_args(kind)))
+
+
 def override(config: Config, **settings: Any) -> Config:
     """The configuration with some settings replaced, by their flat names."""
     stages = field_names()
@@ -263,6 +273,8 @@ def override(config: Config, **settings: Any) -> Config:
             value = value.tolist()
         if isinstance(value, list):
             value = tuple(value)
+        if isinstance(value, float) and value.is_integer() and name in _counts():  # 1e5
+            value = int(value)
         stage = stages[name]
         (top if stage is None else changes.setdefault(stage, {}))[name] = value
     replaced = {stage: dataclasses.replace(getattr(config, stage), **values) for stage, values in changes.items()}

@@ -10,6 +10,8 @@ from ebu.errors import UserError, shown
 NETWORKS = ("auto", "mlp", "maze", "minatar", "nature")
 MAX_LAYERS, MAX_WIDTH, MAX_LEARNERS = 64, 1_000_000, 1_000
 
+RANDOM_SEED = "seed=random.randrange(2**32)"
+
 _LARGE = 10**12
 _COUNT = (1, _LARGE, "a whole number of at least 1")
 _COUNT_OR_ZERO = (0, _LARGE, "a whole number of at least 0")
@@ -77,7 +79,8 @@ def check(config: Config) -> None:
         if not _is_number(value, whole="whole" in what) or not low <= value <= high:
             too_large = _is_number(value) and value > high and "between" not in what
             limit = f", at most {high:,}" if too_large else ""
-            raise UserError(f"{name} must be {what}{limit}, got {shown(value)}")
+            way = f"; every run has one: for another each time, {RANDOM_SEED}" if name == "seed" and value is None else ""
+            raise UserError(f"{name} must be {what}{limit}, got {shown(value)}{way}")
     hints = {name: hint for stage in STAGES for name, hint in get_type_hints(type(getattr(config, stage))).items()}
     for name, hint in hints.items():
         if get_origin(hint) is Literal and values[name] not in get_args(hint):
@@ -89,7 +92,8 @@ def check(config: Config) -> None:
             raise UserError(f"{name} must be a name, got {shown(values[name])}")
     for name in ("hidden_sizes", "betas", "trace_lambdas", "env_args", "env_wrappers"):
         if not isinstance(values[name], tuple):
-            raise UserError(f"{name} must be a tuple, got {shown(values[name])}")
+            way = f"; write ({shown(values[name])},)" if isinstance(values[name], str | int | float) else ""
+            raise UserError(f"{name} must be a tuple, got {shown(values[name])}{way}")
     if values["network"] not in NETWORKS and not _names_a_factory(values["network"]):
         own = "your own as module:factory"
         raise UserError(f"network must be one of {', '.join(NETWORKS)}, or {own}, got {shown(values['network'])}")

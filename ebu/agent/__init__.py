@@ -18,7 +18,7 @@ from ebu.agent.settings import Settings
 from ebu.config import Config, override
 from ebu.envs.make import make_environment, require_trust
 from ebu.envs.objects import name_of
-from ebu.errors import UserError
+from ebu.errors import UserError, shown
 from ebu.presets import as_meant, configure
 from ebu.registry import Method, add_method, find_method
 from ebu.storage.run_folder import RunFolder
@@ -95,6 +95,8 @@ class Agent(Learning):
         from ebu.storage.bundle import POLICY, is_bundle
         from ebu.training.whole_agent import load_whole, opened
 
+        if not isinstance(path, str | os.PathLike):
+            raise UserError(f"load takes the name of a file or of a run folder, got {shown(path)}")
         if os.path.isdir(path):  # accepts names that no file can have
             path = RunFolder.open(Path(path)).policy_file(best)
         elif best:

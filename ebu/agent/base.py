@@ -314,5 +314,6 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"there is no device {name!r}; choose auto, cpu or cuda") from error
     here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not here.get(device.type, False):
-        raise UserError(f"device {name!r} is not available: PyTorch finds no {device.type} device here; use --device cpu")
+        words = f"PyTorch finds no {device.type} device here"
+        raise UserError(f'device {name!r} is not available: {words}; use device="cpu" (--device cpu)')
     return device

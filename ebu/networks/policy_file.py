@@ -89,6 +89,8 @@ def load_policy(path: Path, trusted: bool = False, network: Factory | None = Non
         raise UserError(f"there is no file {path}")
     try:
         data = read_file(path.resolve(), MAX_POLICY)  # the name given may be a link
+        if data[8:9] != b"{":  # where the header begins
+            raise UserError(f"{path} is not a policy file of ebu")
         texts, tensors = _texts(data), load(data)
         if FORMAT not in texts:
             raise UserError(f"{path} is not a policy saved by ebu")

@@ -19,6 +19,7 @@ from ebu.storage.segments import SEGMENT_NAME
 POLICY, CHECKPOINTS = "policy.ebu", "checkpoints"
 FIRST_BYTES = b"PK\x03\x04"
 MAX_ENTRIES = 100_000
+OF_SB3 = "stable_baselines3 loads it; here an agent is trained anew (docs/from-stable-baselines3.md)"
 
 _NAME = re.compile(
     rf"{POLICY}|{CHECKPOINTS}/(generation-[0-9]{{8}}/({'|'.join(map(re.escape, (*FILES, MANIFEST)))})|{SEGMENT_NAME.pattern})"
@@ -55,6 +56,8 @@ def unpack(path: Path, folder: Path) -> None:
     try:
         with open_file(path.resolve()) as (file, status), zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
+            if not {"data", "policy.pth"}.isdisjoint(archive.namelist()):
+                raise UserError(f"{path} is a model of Stable-Baselines3, not a policy of ebu; {OF_SB3}")
             if len(entries) > MAX_ENTRIES or sum(entry.file_size for entry in entries) > status.st_size:
                 raise ValueError("its contents are larger than the file")
             for entry in entries:

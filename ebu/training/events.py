@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
+from inspect import isclass, signature
 from typing import Any
 
 from ebu.errors import UserError
@@ -71,6 +71,8 @@ def as_listeners(callback: Callbacks) -> list[Listener]:
         words = "a callback is a function of one event (docs/callbacks.md)"
         if not callable(listener):
             raise UserError(f"{words}, got {type(listener).__module__}.{type(listener).__name__}")
+        if isclass(listener) and listener.__module__ != "builtins":
+            raise UserError(f"{words}, or an object with a state; pass an instance: {listener.__name__}(...)")
         if not _takes_one_argument(listener):
             raise UserError(f"{words}, got {getattr(listener, '__name__', type(listener).__name__)}{signature(listener)}")
     return list(several)
