@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import ebu
 from ebu.training.events import EpisodeEnded, Trained
-from tests.conftest import Corridor, one_line
+from tests.conftest import Corridor, ebu_, one_line
 
 SMALL = {"learning_starts": 20, "batch_size": 8, "hidden_sizes": (8,), "eval_every": 0, "log_every": 50, "seed": 0}
 
@@ -49,6 +50,44 @@ def test_rows_come_after_so_many_episodes(interval):
     ebu.DQN(Corridor(), **SMALL).learn(300, events.append, interval)
     ends = [event.step for event in events if isinstance(event, EpisodeEnded)]
     assert [event.step for event in events if isinstance(event, Trained)] == ends[interval - 1 :: interval]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"learning_starts": 1_000}, "no update was made: learning_starts is 1,000, and the steps so far are 60"),
+        ({"learning_starts": 60}, "learning_starts is 60"),
+        ({"limit": 100}, "no episode has ended in 60 steps"),
+        ({"train_freq": 61}, "train_freq is 61"),
+    ],
+    ids=str,
+)
+def test_a_training_without_an_update_says_why(settings, words):
+    limit = settings.get("limit", 20)
+    agent = ebu.DQN(Corridor(length=200, limit=limit), **SMALL | {k: v for k, v in settings.items() if k != "limit"})
+    with pytest.warns(UserWarning, match=words) as said:
+        agent.learn(60)
+    assert agent.loop.updates == 0 and len(said) == 1
+
+
+def test_an_agent_that_has_made_updates_says_nothing_of_a_training_without():
+    agent = ebu.DQN(Corridor(), **SMALL | {"learning_starts": 40, "train_freq": 4})
+    with pytest.warns(UserWarning, match="no update was made"):
+        agent.learn(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert agent.learn(20).loop.updates
+        agent.learn(1)  # none is due
+
+
+def test_the_summary_of_a_run_without_an_update_says_why(tmp_path, capsys):
+    line = "train CartPole-v1 --steps 60 --hidden-sizes 8 --eval-episodes 1 --tensorboard False"
+    assert ebu_(line, "--run", tmp_path / "nothing") == 0
+    assert (
+        "warning      no update was made: learning_starts is 1,000, and the steps so far are 60\n" in capsys.readouterr().out
+    )
+    assert ebu_(line, "--learning-starts", "20", "--batch-size", "8", "--run", tmp_path / "something") == 0
+    assert "no update" not in capsys.readouterr().out
 
 
 def test_rows_come_after_so_many_steps_by_default():

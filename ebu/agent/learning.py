@@ -21,6 +21,7 @@ from ebu.envs.families import family
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
+from ebu.training.due import why_no_update
 from ebu.training.events import Callbacks, Listener, as_listeners
 
 
@@ -94,6 +95,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
                     interrupted = self._learn_alone(until, start, [*listeners, *curves], progress_bar)
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
             raise KeyboardInterrupt
+        if (reason := why_no_update(loop)) is not None:
+            warn(reason)
         return self
 
     def _tell_of_no_evaluations(self) -> None:

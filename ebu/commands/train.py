@@ -29,6 +29,7 @@ from ebu.preset_files import is_file_name, read_preset
 from ebu.presets import as_meant, configure, in_words
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder, evaluations
+from ebu.training.due import why_no_update
 
 USAGE = """usage: ebu train [ENV] [options]
 
@@ -248,6 +249,8 @@ def _facts(summary: dict[str, Any], agent: Agent, progress: Progress) -> list[tu
     if progress.steps:
         speed = f"{progress.steps:,} now, in {progress.seconds:.0f} s: {progress.steps / progress.seconds:,.0f} per second"
         facts = [("steps", f"{summary['steps']:,} ({speed})")]
+    if (reason := why_no_update(agent.loop)) is not None:
+        facts.append(("warning", reason))
     if "final_mean_reward" in summary:
         facts.append(("final score", f"{summary['final_mean_reward']:.4g}  (best {summary['best_mean_reward']:.4g})"))
     memory = agent.loop.memory

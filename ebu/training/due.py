@@ -25,6 +25,18 @@ def due_after(loop: TrainingLoop, before: int, episodes_before: int) -> list[str
     return due
 
 
+def why_no_update(loop: TrainingLoop) -> str | None:
+    """Where steps were taken and no update has ever been made: a line that says why."""
+    learner = loop.config.learner
+    if loop.updates or not loop.step:
+        return None
+    if loop.step <= learner.learning_starts:
+        return f"no update was made: learning_starts is {learner.learning_starts:,}, and the steps so far are {loop.step:,}"
+    if not loop.memory.episodes:
+        return f"no update was made: no episode has ended in {loop.step:,} steps, and only whole episodes are learned from"
+    return f"no update was made: train_freq is {learner.train_freq:,}, learning_starts {learner.learning_starts:,}"
+
+
 def passed(interval: int, before: int, now: int) -> bool:
     """Whether a multiple of the interval lies after ``before`` and not after ``now``; an interval of 0 has none."""
     return bool(interval) and now // interval > before // interval
