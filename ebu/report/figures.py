@@ -43,7 +43,7 @@ class Series:
     n: list[int]
     runs: list[dict[str, Any]] = field(default_factory=list)  # the single runs behind it: name, x, y
     what: str = ""  # said after the method's name where a method has two lines
-    dashed: bool = False
+    faint: bool = False  # drawn thin: dashes tell methods apart and can say nothing else
     steps: bool = False  # a value holds until the next one
     dots: list[tuple[float, float, int]] = field(default_factory=list)  # (x, y, how many runs)
 
@@ -230,7 +230,7 @@ def overestimation(groups: Sequence[Group], spread: Spread = INTERVAL, paper: bo
             came = [(name(run), run.points("eval", "mean_discounted_return")) for run in playing(member)]
             both += [
                 series(member.method, q, spread=spread, what="Q"),
-                series(member.method, came, spread=spread, what="return", dashed=True),
+                series(member.method, came, spread=spread, what="return", faint=True),
             ]
         gap = [series(m.method, [(name(run), difference(run)) for run in playing(m)], spread=spread) for m in members]
         found = {"both": [s for s in both if s], "gap": [s for s in gap if s]}

@@ -72,6 +72,11 @@ def order_of(algo: str) -> int:
     return PREFERRED.index(algo) if algo in PREFERRED else len(PREFERRED)
 
 
+def methods_in_order(groups: Sequence[Group]) -> list[str]:
+    """The methods by PREFERRED, then by name, each once."""
+    return list(dict.fromkeys(g.method for g in sorted(groups, key=lambda g: (order_of(g.algo), natural(g.method)))))
+
+
 def slots(groups: Sequence[Group]) -> dict[str, int]:
     """A colour and dash for every method: the same algorithm looks the same on every page, as far as it can."""
     taken: dict[str, int] = {}
@@ -85,7 +90,7 @@ def slots(groups: Sequence[Group]) -> dict[str, int]:
 def differing(runs: Sequence[Run], leave_out: Iterable[str] = ()) -> list[str]:
     """The settings that are not the same in all of these runs, of those that their methods read."""
     names = {name: None for run in runs for name in run.settings if name not in set(leave_out)}
-    return [name for name in names if len({text(run.settings.get(name)) for run in runs if reads(run.algo, name)}) > 1]
+    return [name for name in names if len({text(run.settings.get(name)) for run in runs if reads(run, name)}) > 1]
 
 
 def differing_seeds(runs: Sequence[Run]) -> list[str]:
@@ -108,4 +113,4 @@ def command(run: Run) -> str:
 
 def _settings(run: Run) -> str:
     """Equal for repetitions; runs of different presets are never repetitions of one another."""
-    return text({n: value for n, value in sorted(run.settings.items()) if n not in BESIDES and reads(run.algo, n)})
+    return text({n: value for n, value in sorted(run.settings.items()) if n not in BESIDES and reads(run, n)})

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from ebu.report.figures import RESAMPLES, Estimate, by_env, estimate, median_of_runs
-from ebu.report.groups import COLOURS, DASHES, Group
+from ebu.report.groups import COLOURS, DASHES, Group, methods_in_order
 from ebu.report.html import table
 from ebu.report.naming import NAMES
 from ebu.report.rows import Run
@@ -48,29 +48,58 @@ def headline(groups: Sequence[Group], looks: dict[str, int]) -> str:
     caption = f"<caption>{CAPTION}{BEATS * bool(chances)}</caption>"
     full = f'<table class="headline">{caption}<thead><tr>{head}</tr></thead>{"".join(bodies)}</table>'
     if len(bodies) <= FEW_ENVIRONMENTS:
-        return f'<div class="wide">{full}</div>'
-    details = f'<details><summary>With intervals and the state of the runs</summary><div class="wide">{full}</div></details>'
-    return overview(groups) + details
+        return f'<div class="scroll">{full}</div>{meanings(groups)}'
+    details = f'<details><summary>With intervals and the state of the runs</summary><div class="scroll">{full}</div></details>'
+    return overview(groups) + meanings(groups) + details
 
 
 def overview(groups: Sequence[Group]) -> str:
-    """Where there are many environments: the final scores of all methods at a glance, the best of each in bold."""
-    methods = list(dict.fromkeys(member.method for member in groups))
+    """Where there are many environments: the final scores of all methods at a glance, the best of each in bold.
+
+    A mean over another number of runs than most says so, and one run alone is not the best where others were repeated.
+    """
+    methods = methods_in_order(groups)
+    counts = {(member.env, member.method): len(one_of_each(member, "mean_reward", last)) for member in groups}
+    usual = max(sorted(set(counts.values()) - {0}, reverse=True), key=list(counts.values()).count, default=0)
     rows = []
     for env, members in by_env(groups):
         found = {member.method: over_runs(member, "mean_reward", last, mean) for member in members}
         scores = {method: estimate[0] for method, estimate in found.items() if estimate}
-        best = max(scores.values(), default=0.0)
-        shown = {method: f"**{number(s)}**" if s == best else number(s) for method, s in scores.items()}
+        repeated = [score for method, score in scores.items() if counts[env, method] > 1]
+        best = max(repeated or scores.values(), default=0.0)
+        shown = {}
+        for method, score in scores.items():
+            runs = counts[env, method]
+            words = number(score) + f" (n={runs})" * (runs != usual)
+            shown[method] = f"**{words}**" if score == best and (runs > 1 or not repeated) else words
         rows.append([env, *(shown.get(method, "–") for method in methods)])
-    words = "Final score, mean over runs; the highest of each row in bold, whether or not the difference is significant."
+    over = "one run each" if usual == 1 else f"mean over {usual} runs"
+    others = " (n: the number of runs where it is another)" if set(counts.values()) - {0, usual} else ""
+    alone = "; a single run is not compared with repeated ones" if usual > 1 and 1 in counts.values() else ""
+    words = (
+        f"Final score, {over}{others}; the highest of each row in bold, whether or not the difference is significant{alone}."
+    )
     return table(["environment", *methods], rows, words)
+
+
+def meanings(groups: Sequence[Group]) -> str:
+    """What the letters in the names of methods stand for."""
+    found = dict(sorted({member.letter: member.meaning for member in groups if member.letter}.items()))
+    words = "".join(
+        f"<b>{escape(letter[0].upper() + letter[1:])}</b>: {escape(meaning)}. " for letter, meaning in found.items()
+    )
+    return f'<p class="small soft">{words}Everything else as in the preset.</p>' if found else ""
+
+
+def one_of_each(member: Group, column: str, pick: Callable[[list[float]], float]) -> list[float]:
+    """One number of each run's evaluations, of the runs that have any."""
+    curves = [[value for _, value in run.points("eval", column)] for run in member.counted()]
+    return [pick(values) for values in curves if values]
 
 
 def over_runs(member: Group, column: str, pick: Callable[[list[float]], float], statistic: Statistic) -> Estimate | None:
     """One number of each run's evaluations, and the statistic of those over runs with its interval."""
-    curves = [[value for _, value in run.points("eval", column)] for run in member.counted()]
-    found = [pick(values) for values in curves if values]
+    found = one_of_each(member, column, pick)
     return estimate(found, statistic, np.random.default_rng(0)) if found else None
 
 

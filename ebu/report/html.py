@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib import metadata, resources
@@ -14,6 +15,8 @@ from typing import Any
 
 from ebu.errors import UserError
 from ebu.storage.files import MAX_PICTURE, make_folders, read_file, write_atomically
+
+MANY_COLUMNS = 7  # with more, a table is set in small type
 
 
 def asset(name: str) -> str:
@@ -66,7 +69,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
         for row in body
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    kind = ' class="tight"' if len(header) > MANY_COLUMNS else ""
+    return f'<div class="scroll"><table{kind}>{title}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def picture(path: Path, alt: str, caption: str = "") -> str:
@@ -89,6 +93,7 @@ def version(distribution: str) -> str:
 
 
 def _is_number(words: str) -> bool:
+    words = re.sub(r" \(n=\d+\)(?=\**$)", "", words)  # the number of runs behind it
     return words.strip("+-−–%×~* ").replace(",", "").replace(".", "", 1).isdigit() or words in ("", "–")
 
 

@@ -2,7 +2,7 @@
 
 A method's identity is its algorithm and the settings in which its uses on this page differ. What comes with the task does
 not count: the values of its preset, and any setting that is the same for all runs on it. The method's own settings (β, λ, n)
-are named by value, up to two others in words; more than two get a letter, which is explained below the results.
+are named by value, one or two others in words; more get a letter, which is explained below the results.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ebu.config import Config, flat
+from ebu.config import Config, field_names, flat
 from ebu.errors import UserError
 from ebu.presets import configure
 from ebu.registry import methods
@@ -26,6 +26,8 @@ World = tuple[str, tuple[str, ...]]  # an environment's id and its arguments, wi
 # Settings that do not change what is learned, or that only choose which repetition it is.
 LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every"}
 BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "seed"} | LOGGING
+# How long and how a run was measured: another method only beside the same one on the same environment.
+BUDGET = {"steps", "eval_episodes", "eval_epsilon", "eval_aggregate"}
 SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "tau": "τ"}
 NAMES = {
     "ebu": "EBU",
@@ -40,7 +42,14 @@ NAMES = {
     "ensemble-q": "ensemble Q(λ)",
     "redistributed-q": "redistributed Q(λ)",
 }
-IN_WORDS = 2  # that many settings are said in a name; more get a letter
+# What a method alone reads, beside its ``Method.settings``.
+ALSO_OWN = {
+    "adaptive-ebu": {"sync_interval", "sync_score"},
+    "per": {"priority_beta", "priority_lr_scale", "priority_sort_interval"},
+    "optimality-tightening": {"tightening_neighbours"},
+    "ensemble-q": {"bootstrap", "acting", "horizon_updates", "initial_lambda", "initial_horizon", "gate", "return_bound"},
+}
+IN_WORDS, LONG = 2, 30  # that many settings, in so many letters, are said in a name; more get a letter
 ALWAYS = "trace_lambda"  # Q(λ) is never without its λ
 UNSAID = object()  # a value that comes with the task
 
@@ -62,12 +71,20 @@ def world(run: Run) -> World:
     return run.env, tuple(sorted(pair for pair in run.env_args if not is_seed(pair)))
 
 
-def reads(algo: str, setting: str) -> bool:
-    """Whether a method reads a setting: β is EBU's alone. A method that is not registered is taken to read all of them."""
-    found = methods()
-    if algo not in found or setting in found[algo].settings:
+def reads(run: Run, setting: str) -> bool:
+    """Whether the run's method reads a setting: β is EBU's alone. Methods from outside are taken to read all of them."""
+    if run.algo not in NAMES or run.algo not in methods():
         return True
-    return all(setting not in method.settings for method in found.values())
+    if setting == "priority_alpha" and run.settings.get("episode_choice") == "errors":
+        return True
+    owners = {algo for algo, method in methods().items() if setting in method.settings or setting in ALSO_OWN.get(algo, ())}
+    return not owners or run.algo in owners
+
+
+def in_order(settings: Iterable[str]) -> list[str]:
+    """By stages, as `ebu train --help` lists them, whatever the order in a run's file."""
+    known = list(field_names())
+    return sorted(settings, key=lambda name: (known.index(name) if name in known else len(known), name))
 
 
 def usual(run: Run) -> Mapping[str, Any]:
@@ -113,7 +130,7 @@ class Use:
 
     run: Run
     changed: Mapping[str, Any]  # of the settings that the method reads, those that are not its preset's
-    told: Set[str]  # the settings that are not changed alike by all methods on this environment
+    told: Set[str]  # the settings that not all methods on this environment have changed alike
 
 
 def method_names(worlds: Sequence[Sequence[Run]]) -> dict[Path, Name]:
@@ -123,9 +140,9 @@ def method_names(worlds: Sequence[Sequence[Run]]) -> dict[Path, Name]:
     for use in uses:
         presets.setdefault(use.run.env, set()).add(preset(use.run))
     several = any(len(found) > 1 for found in presets.values())  # else a preset comes with its environment
-    varying = {name for use in uses for name in use.told}
     said: dict[Path, dict[str, Any]] = {}
     for algo in dict.fromkeys(use.run.algo for use in uses):
+        varying = {name for use in uses for name in use.told if name not in BUDGET or use.run.algo == algo}
         said |= _said([use for use in uses if use.run.algo == algo], varying)
     letters: dict[str, str] = {}
     names: dict[str, Name] = {}  # by identity
@@ -143,13 +160,18 @@ def method_names(worlds: Sequence[Sequence[Run]]) -> dict[Path, Name]:
 
 def _uses(members: Sequence[Run]) -> list[Use]:
     """The runs on one environment."""
-    changed = [_changed(run) for run in members]
+    changed = {run.path: _changed(run) for run in members}
 
-    def ways(name: str) -> set[str]:
-        return {_way(own, name) for run, own in zip(members, changed) if reads(run.algo, name)}
+    @functools.cache
+    def told(name: str, algo: str) -> bool:
+        beside = [run for run in members if reads(run, name) and (not algo or run.algo == algo)]
+        return len({_way(changed[run.path], name) for run in beside}) > 1
 
-    told = {name for name in {name for own in changed for name in own} if len(ways(name)) > 1}
-    return [Use(run, own, told) for run, own in zip(members, changed)]
+    names = {name for found in changed.values() for name in found}
+    return [
+        Use(run, changed[run.path], {name for name in names if told(name, run.algo if name in BUDGET else "")})
+        for run in members
+    ]
 
 
 def _changed(run: Run) -> dict[str, Any]:
@@ -157,7 +179,7 @@ def _changed(run: Run) -> dict[str, Any]:
     return {
         name: value
         for name, value in run.settings.items()
-        if name not in BESIDES and reads(run.algo, name) and text(ordinary.get(name)) != text(value)
+        if name not in BESIDES and reads(run, name) and text(ordinary.get(name)) != text(value)
     }
 
 
@@ -169,7 +191,7 @@ def _said(uses: Sequence[Use], varying: Set[str]) -> dict[Path, dict[str, Any]]:
     """For each use of one algorithm, its values of the settings that tell these uses apart."""
     own = _own(uses[0].run.algo)
     said: dict[Path, dict[str, Any]] = {use.run.path: {} for use in uses}
-    for name in uses[0].run.settings:
+    for name in in_order(uses[0].run.settings):
         if name in own:
             telling = len({_way(use.changed, name) for use in uses}) > 1 or name == ALWAYS
             values = [use.run.settings.get(name) for use in uses]
@@ -211,15 +233,14 @@ def _name(run: Run, said: Mapping[str, Any], preset: str, letters: dict[str, str
             words.append(in_words(name, said[name]))
     symbols += [f"γ={short(said[name])}" for name in others if name == "gamma"]
     others = [name for name in others if name != "gamma"]
-    letter = meaning = ""
-    if len(others) > IN_WORDS:
-        meaning = ", ".join(in_words(name, said[name]) for name in others)
+    letter, meaning = "", ", ".join(in_words(name, said[name]) for name in others)
+    if len(others) > IN_WORDS or len(meaning) > LONG:
         letter = letters.setdefault(meaning, f"settings {_letter(len(letters))}")
         words.append(letter)
     else:
         symbols += [f"τ={short(said[name])}" for name in others if name == "tau"]
         words += [in_words(name, said[name]) for name in others if name != "tau"]
-    return Name(", ".join(filter(None, [" ".join([title, *symbols]), *words, preset])), letter, meaning)
+    return Name(", ".join(filter(None, [" ".join([title, *symbols]), *words, preset])), letter, meaning if letter else "")
 
 
 def _letter(number: int) -> str:

@@ -18,9 +18,10 @@ from ebu.envs.atari_games import PAPER_COLUMNS, paper_scores
 from ebu.errors import UserError
 from ebu.report import figures, html, scores
 from ebu.report.figures import INTERVAL, Panel, Spread, by_env
-from ebu.report.groups import Group, command, differing, group, slots
+from ebu.report.groups import Group, command, group, slots
 from ebu.report.headline import headline, number
 from ebu.report.rows import Run, find_runs, read_run
+from ebu.report.settings import settings
 
 SOFTWARE = ("episodic-backward-update", "torch", "numpy", "scipy", "gymnasium", "ale-py")
 MAX_PICTURES = 60
@@ -146,7 +147,7 @@ def _beliefs(groups: Sequence[Group], spread: Spread) -> str:
     care = f" {where} are of clipped rewards, as used for learning; scores are raw."
     return (
         "What the agent predicted, the mean Q of the actions it took in evaluation, and the discounted return that actually "
-        "followed. Q above the return is overestimation."
+        "followed. Thick lines: Q; thin lines of the same colour and dashes: the return. Q above the return is overestimation."
     ) + care * bool(clipped)
 
 
@@ -233,64 +234,6 @@ def _aggregates(ours: dict[str, dict[str, float]], paper: bool) -> list[list[str
 # ---------------------------------------------------------------------- what the runs were
 
 
-def settings(groups: Sequence[Group]) -> str:
-    """First what differs between methods, then between environments, then everything else."""
-    worlds = by_env(groups)
-    leaders = [member.runs[0] for member in groups]
-    left_out = {"algo", "env", "seed"}
-    of_methods = [name for name in leaders[0].settings if any(name in _differing(members, left_out) for _, members in worlds)]
-    of_worlds = [name for name in differing(leaders, left_out) if name not in of_methods]
-    parts = []
-    if of_methods:
-        parts.append(_methods_table(of_methods, groups))
-    if of_worlds:
-        alike: dict[str, tuple[list[str], Run]] = {}
-        for env, members in worlds:
-            run = members[0].runs[0]
-            alike.setdefault(str([run.settings.get(name) for name in of_worlds]), ([], run))[0].append(env)
-        names, firsts = [_few(envs) for envs, _ in alike.values()], [run for _, run in alike.values()]
-        parts.append(_settings_table(of_worlds, names, firsts, "What differs between environments"))
-    inside = {f"{member.method} on {member.env}": differing(member.runs, {"seed"}) for member in groups}
-    apart = [f"{name} in {', '.join(found)}" for name, found in inside.items() if found]
-    if apart:
-        parts.append(f'<p class="small soft">Besides the seed, repetitions differ: {escape("; ".join(apart))}.</p>')
-    same = [name for name in leaders[0].settings if name not in {*of_methods, *of_worlds, *left_out}]
-    listed = _settings_table(same, ["value"], leaders[:1], "")
-    parts.append(f"<details><summary>The {len(same)} settings that are the same everywhere</summary>{listed}</details>")
-    return "".join(parts)
-
-
-def _few(names: Sequence[str]) -> str:
-    return " · ".join(names) if len(names) <= 2 else f"{names[0]} and {len(names) - 1} more"
-
-
-def _methods_table(names: Sequence[str], groups: Sequence[Group]) -> str:
-    """A row for each method; where it has other settings on other environments, a row for each of those uses."""
-    uses: dict[str, dict[tuple[str, ...], list[str]]] = {}
-    for member in groups:
-        values = tuple(_value(member.runs[0].settings.get(name)) for name in names)
-        uses.setdefault(member.method, {}).setdefault(values, []).append(member.env)
-    rows = [
-        [method if len(found) == 1 else f"{method} ({_few(envs)})", *values]
-        for method, found in uses.items()
-        for values, envs in found.items()
-    ]
-    header, caption = ["method", *names], "What differs between methods"
-    if len(names) > len(rows):  # the longer side is to run down the page
-        header, *rows = (list(column) for column in zip(header, *rows))
-        header[0] = "setting"
-    return html.table(header, rows, caption)
-
-
-def _differing(members: Sequence[Group], left_out: set[str]) -> list[str]:
-    return differing([member.runs[0] for member in members], left_out)
-
-
-def _settings_table(settings: Sequence[str], names: Sequence[str], runs: Sequence[Run], caption: str) -> str:
-    rows = [[name, *(_value(run.settings.get(name)) for run in runs)] for name in settings]
-    return html.table(["setting", *names], rows, caption)
-
-
 def _again(runs: Sequence[Run], groups: Sequence[Group], again: str) -> str:
     parts = ["<h3>This page</h3>", html.command(again)]
     if runs:
@@ -327,14 +270,6 @@ def _run_row(member: Group, run: Run) -> list[str]:
         state += f" ({_many(run.unreadable, 'unreadable line')} left out)"
     minutes = "–" if run.seconds is None else f"{run.seconds / 60:.1f}"
     return [str(run.path), member.env, member.method, figures.name(run), state, f"{run.step:,}", minutes]
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_value, value)) or "none"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _many(count: int, noun: str) -> str:

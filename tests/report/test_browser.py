@@ -53,17 +53,17 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """Three methods on CartPole, mazes, an adaptive run, one still going with a torn line, Atari and the paper's table."""
+    """Three methods on Acrobot, mazes, an adaptive run, one still going with a torn line, Atari and the paper's table."""
     runs, rng = tmp_path_factory.mktemp("runs"), np.random.default_rng(0)
     for algo, seed in itertools.product(("ebu", "dqn", "n-step"), range(3)):
-        write_run(runs / f"{algo}-{seed}", algo, scores=rng.uniform(1, 9, 12).tolist(), seed=seed)
+        write_run(runs / f"{algo}-{seed}", algo, "Acrobot-v1", scores=rng.uniform(1, 9, 12).tolist(), seed=seed)
     for seed in range(2):
         chosen = rng.choice([0.0, 0.5, 1.0], 8).tolist()
         syncs = [{"kind": "sync", "step": 103 + 100 * i, "learner": 0, "beta": beta} for i, beta in enumerate(chosen)]
-        write_run(runs / f"adaptive-{seed}", "adaptive-ebu", scores=[5.0] * 8, rows=syncs, sync_interval=100, seed=seed)
+        write_run(runs / f"adaptive-{seed}", "adaptive-ebu", "Acrobot-v1", [5.0] * 8, rows=syncs, sync_interval=100, seed=seed)
         write_maze_run(runs / f"maze-{seed}", lengths=(50, 20, 1), seed=seed)
         write_run(runs / f"pong-{seed}", env="ALE/Pong-v5", scores=(-20.0, 3.0), seed=seed)
-    going = write_run(runs / "going", "retrace", scores=(1.0, 3.0, 8.0), finished=False, steps=1_000)
+    going = write_run(runs / "going", "retrace", "Acrobot-v1", scores=(1.0, 3.0, 8.0), finished=False, steps=1_000)
     with (going / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "eval", "st')
     return build_page([runs], runs / "page.html", "Browser test", paper=True)
@@ -213,7 +213,7 @@ def test_scores_below_zero_have_no_logarithm(browser, report):
     page = Page(browser, report)
     next(box for box in page.all("#curves label.switch") if box.text == "log scale").click()
     titles = {figure.text.split("\n")[0]: "(log)" in figure.text for figure in page.all("#curves figure")}
-    assert titles["ALE/Pong-v5"] is False and titles["CartPole-v1"] is True  # Pong begins at −20
+    assert titles["ALE/Pong-v5"] is False and titles["Acrobot-v1"] is True  # Pong begins at −20
     assert page.complaints() == []
 
 
@@ -241,6 +241,71 @@ def test_a_finger_reads_values_that_stay_when_it_is_lifted(browser, report):
         browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     assert page.one("#curves .tip").is_displayed()
     assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    """Nine methods on five tasks, and a tenth with a long name on one of them only."""
+    runs, rng = tmp_path_factory.mktemp("crowded"), np.random.default_rng(0)
+    for place, beta in itertools.product(range(5), range(1, 10)):
+        scores = rng.uniform(100, 900, 8).tolist()
+        write_run(runs / f"{beta}-{place}", env=f"SomeWorldWithAName{place}-v1", scores=scores, beta=beta / 10)
+    write_run(runs / "more", env="SomeWorldWithAName0-v1", beta=0.5, gamma=0.997, layer_norm=True, max_grad_norm=10.0, tau=0.5)
+    return build_page([runs], runs / "page.html")
+
+
+def test_lines_are_named_in_all_charts_of_a_panel(browser, crowded):
+    page = Page(browser, crowded)
+    names = "[...figure.querySelectorAll('text.end')].map((text) => text.textContent)"
+    found = page.js(f"[...document.querySelectorAll('#curves figure')].map((figure) => {names})")
+    assert [len(names) for names in found] == [10, 9, 9, 9, 9]
+    assert "EBU β=0.5 γ=0.997,settings A" in found[0]  # in two rows, not cut
+    assert not any("…" in name for names in found for name in names)
+    inside = page.js(
+        "[...document.querySelectorAll('#curves text.end')].every((t) => { const b = t.getBoundingClientRect(), "
+        "p = t.closest('.plot').getBoundingClientRect(); return b.right <= p.right + 1 && b.top >= p.top - 8; })"
+    )
+    assert inside and page.complaints() == []
+
+
+def test_returns_have_the_dashes_of_their_method_and_are_thin(browser, crowded):
+    page = Page(browser, crowded)
+    code = (
+        "[...document.querySelector('#overestimation figure').querySelectorAll('path.line')].map((p) => "
+        "[p.getAttribute('stroke'), p.getAttribute('stroke-dasharray'), parseFloat(getComputedStyle(p).strokeWidth)])"
+    )
+    found = page.js(code)
+    thick = [line[:2] for line in found if line[2] > 2]
+    thin = [line[:2] for line in found if line[2] <= 1]
+    assert len(thick) == len(thin) == 10 and sorted(map(str, thick)) == sorted(map(str, thin))
+
+
+def test_marks_are_named_in_front_of_the_curves(browser, report):
+    page = Page(browser, report)
+    chart = "document.querySelector('#lengths .plot > svg')"
+    found = page.js(f"[...{chart}.querySelectorAll('path.line, text.name')].map((element) => element.tagName)")
+    assert "path" in found and found[-1] == "text"
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_wide_tables_keep_their_first_column_and_their_caption(browser, crowded, size):
+    """Scrolled to the right, each row is still named, the caption stands in the window, and the last column can be read."""
+    page = Page(browser, crowded, size)
+    box = "document.querySelector('#results .scroll')"
+    page.browser.execute_script(f"{box}.scrollLeft = 1e6")
+    left, right = page.js(f"(() => {{ const b = {box}.getBoundingClientRect(); return [b.left, b.right]; }})()")
+    edges = "((e) => { const b = e.getBoundingClientRect(); return [b.left, b.right]; })"
+    caption = page.js(f"{edges}({box}.querySelector('caption'))")
+    assert left - 1 <= caption[0] and caption[1] <= right + 1
+    assert abs(page.js(f"{edges}({box}.querySelector('tbody th'))")[0] - left) <= 1
+    assert page.js(f"{edges}({box}.querySelector('tbody tr').lastElementChild)")[1] <= right + 1
+    assert "local" in page.js(f"getComputedStyle({box}).backgroundAttachment")  # the shadow that hints at more
+    assert page.js("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_nine_methods_fit_on_a_desk(browser, crowded, tmp_path):
+    page = Page(browser, crowded, (1200, 900))
+    assert page.js("((box) => box.scrollWidth - box.clientWidth)(document.querySelector('#results .scroll'))") <= 1
 
 
 def test_games_can_be_chosen(browser, report):

@@ -73,6 +73,15 @@ def test_what_a_task_brings_does_not_make_another_method(tmp_path):
     assert {method for _, method, _ in named(groups_of(*runs))} == {"EBU", "DQN"}
 
 
+def test_the_length_of_a_run_is_part_of_a_name_only_beside_the_same_method(tmp_path):
+    lengths = {"CartPole-v1": {"ebu": 300, "dqn": 200}, "Acrobot-v1": {"ebu": 100, "dqn": 100}}
+    runs = [write_run(tmp_path / f"{a}{e}", a, e, steps=n) for e, found in lengths.items() for a, n in found.items()]
+    assert {method for _, method, _ in named(groups_of(*runs))} == {"EBU", "DQN"}
+    longer = write_run(tmp_path / "longer", "dqn", "CartPole-v1", steps=400)
+    found = [method for env, method, _ in named(groups_of(*runs, longer)) if env == "CartPole-v1"]
+    assert found == ["EBU", "DQN, steps 200", "DQN, steps 400"]
+
+
 def test_presets_that_differ_by_environment_leave_what_was_changed_on_one_of_them(tmp_path):
     runs = [
         write_run(tmp_path / "pole", env="CartPole-v1"),  # τ of its preset: 0.02

@@ -173,6 +173,48 @@ def test_many_environments_begin_with_one_table_of_scores(tmp_path):
     assert 'class="headline"' in rest
 
 
+def results_of(page):
+    return page.read_text(encoding="utf-8").partition('id="results"')[2].partition("</section>")[0].partition("<details>")[0]
+
+
+def write_worlds(folder, scores, worlds=5):
+    """Per environment the runs with these final scores of each algorithm."""
+    for place in range(worlds):
+        for algo, found in scores.items():
+            for seed, score in enumerate(found):
+                write_run(folder / f"{algo}-{place}-{seed}", algo, f"World{place}-v0", scores=(score,), seed=seed)
+    return folder
+
+
+def test_a_single_run_is_not_the_best_beside_repeated_ones(tmp_path):
+    write_worlds(tmp_path / "runs", {"ebu": (2.0, 4.0), "dqn": (9.0,), "n-step": (1.0, 1.0)})
+    first = results_of(build_page([tmp_path / "runs"], tmp_path / "page.html"))
+    assert first.count('class="number"><b>3</b>') == 5 and first.count('class="number">9 (n=1)<') == 5
+    assert "mean over 2 runs" in first and first.count("(n=") == 5 and "single run" in first
+
+
+def test_where_all_are_single_runs_the_best_of_them_is_bold(tmp_path):
+    write_worlds(tmp_path / "runs", {"ebu": (2.0,), "dqn": (9.0,)})
+    first = results_of(build_page([tmp_path / "runs"], tmp_path / "page.html"))
+    assert first.count("<b>9</b>") == 5 and "(n=" not in first and "one run each" in first
+
+
+def test_letters_in_names_are_explained_below_the_results(tmp_path):
+    write_run(tmp_path / "runs/plain")
+    write_run(tmp_path / "runs/fast", layer_norm=True, max_grad_norm=10.0, hidden_sizes=(32,))
+    page = build_page([tmp_path / "runs"], tmp_path / "page.html")
+    results = page.read_text(encoding="utf-8").partition('id="results"')[2].partition("</section>")[0]
+    assert "EBU, settings A" in results
+    assert "<b>Settings A</b>: max grad norm 10, hidden sizes (32), layer norm." in results
+
+
+def test_returns_are_thin_and_the_page_says_so(tmp_path):
+    page = build_page([write_run(tmp_path / "run")], tmp_path / "page.html")
+    lines = data_of(page)["panels"]["overestimation"]["charts"][0]["views"]["both"]
+    assert [(line["what"], line["faint"]) for line in lines] == [("Q", False), ("return", True)]
+    assert "thin lines of the same colour and dashes: the return" in text_of(page)
+
+
 def test_software_versions_are_folded_away(tmp_path):
     write_run(tmp_path / "runs/one")
     text = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text()

@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = 6;
 const DASHES = ["", "7 4", "2 4"];
+const LETTER = 6.9, ROW = 13; // of a name at the end of a line, in pixels
 
 function build(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -96,14 +97,15 @@ class LineChart {
 
   style(line) {
     const { colour, dash } = look(this.state.slots[line.method]);
-    return { stroke: colour, "stroke-dasharray": line.dashed ? "4 4" : dash };
+    return { stroke: colour, "stroke-dasharray": dash };
   }
 
   draw() {
     const lines = this.visible();
     this.width = this.plot.clientWidth;
     if (!this.width) return;
-    this.height = Math.max(210, Math.min(330, this.width * 0.56));
+    this.plan();
+    this.height = Math.max(210, Math.min(330, this.width * 0.56), this.named ? this.tallest + 52 : 0);
     this.cursor = svg("g", {});
     this.index = null;
     const label = `${this.chart.title}: ${this.panel.y} over ${this.panel.x}`;
@@ -111,7 +113,7 @@ class LineChart {
     if (lines.length) {
       this.scales(lines);
       picture.append(this.axes(), ...this.marks(), ...lines.map((line) => this.behind(line)), ...lines.map((line) => this.line(line)));
-      picture.append(...this.ends(lines), this.cursor);
+      picture.append(...this.markNames(lines), ...this.ends(lines), this.cursor);
     } else {
       picture.append(svg("text", { x: this.width / 2, y: this.height / 2, "text-anchor": "middle" }, "nothing to show here"));
     }
@@ -140,10 +142,8 @@ class LineChart {
     this.y = scale(low, high, bottom, top);
     this.yTicks = this.y.ticks(5);
     this.sparse = lines.length <= 5; // else dots hide the dashes that tell lines apart
-    this.named = this.width > 430 && lines.length > 1 && lines.length <= 8;
-    const longest = Math.max(...lines.map((line) => this.caption(line).length));
     this.left = 28 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
-    this.right = this.width - (this.named ? Math.min(longest * 6.9 + 14, this.width * 0.3) : 14);
+    this.right = this.width - (this.named ? this.margin : 14);
     const first = Math.min(...xs), last = Math.max(...xs);
     const start = this.range || first > 0.25 * last ? first : 0, end = last > start ? last : start + 1;
     this.x = linear(start, end, this.left, this.right);
@@ -171,16 +171,29 @@ class LineChart {
     return group;
   }
 
+  /* The marks by their place in the chart, or the side of it on which they lie. */
+  heights() {
+    const all = [...this.panel.marks, ...(this.chart.marks ?? [])].filter(([height]) => !this.log || height > 0);
+    return all.map(([height, words]) => ({ height, words, y: this.y(height) }))
+      .map((mark) => ({ ...mark, above: mark.y < this.top - 1, below: mark.y > this.bottom + 1 }));
+  }
+
   marks() {
-    const all = [...this.panel.marks, ...(this.chart.marks ?? [])];
-    return all.filter(([height]) => !this.log || height > 0).flatMap(([height, words]) => {
-      const y = this.y(height), x = this.right - 4;
-      if (y < this.top - 1 || y > this.bottom + 1) {
-        const [edge, arrow] = y < this.top ? [this.top + 8, "↑"] : [this.bottom - 6, "↓"];
-        return [svg("text", { class: "beyond", x, y: edge, "text-anchor": "end" }, `${arrow} ${words}: ${precise(height)}`)];
-      }
-      return [svg("line", { class: "mark", x1: this.left, x2: this.right, y1: y, y2: y }),
-        svg("text", { x, y: y < this.top + 16 ? y + 14 : y - 5, "text-anchor": "end" }, words)];
+    return this.heights().filter(({ above, below }) => !above && !below)
+      .map(({ y }) => svg("line", { class: "mark", x1: this.left, x2: this.right, y1: y, y2: y }));
+  }
+
+  /* In front of the curves, at the end where fewer of them are in the way. */
+  markNames(lines) {
+    return this.heights().map(({ height, words, y, above, below }) => {
+      if (above || below)
+        return svg("text", { class: "name beyond", x: this.right - 4, y: above ? this.top + 8 : this.bottom - 6, "text-anchor": "end" },
+          `${above ? "↑" : "↓"} ${words}: ${precise(height)}`);
+      const base = y < this.top + 16 ? y + 14 : y - 5, wide = words.length * 6.6 + 8;
+      const crowd = (from, to) => lines.flatMap((line) => line.x.map((x, i) => [this.x(x), this.y(line.y[i])]))
+        .filter(([px, py]) => px > from && px < to && Math.abs(py - (base - 4)) < 12).length;
+      const left = crowd(this.left, this.left + wide) < crowd(this.right - wide, this.right);
+      return svg("text", { class: "name", x: left ? this.left + 4 : this.right - 4, y: base, "text-anchor": left ? "start" : "end" }, words);
     });
   }
 
@@ -214,12 +227,12 @@ class LineChart {
 
   line(line) {
     const { colour } = look(this.state.slots[line.method]);
-    const group = svg("g", {}, svg("path", { class: "line", ...this.style(line), d: this.path(line.x, line.y, line.steps) }));
-    const dots = line.dots.length ? line.dots : this.sparse && (this.right - this.left) / line.x.length > 11 ? line.x.map((x, i) => [x, line.y[i], 1]) : [];
+    const group = svg("g", {}, svg("path", { class: line.faint ? "line faint" : "line", ...this.style(line), d: this.path(line.x, line.y, line.steps) }));
+    const dots = line.dots.length ? line.dots : this.sparse && !line.faint && (this.right - this.left) / line.x.length > 11 ? line.x.map((x, i) => [x, line.y[i], 1]) : [];
     for (const [x, y, n] of dots)
       group.append(svg("circle", {
         cx: this.x(x).toFixed(1), cy: this.y(y).toFixed(1), r: (line.dots.length ? 2.2 + 1.8 * Math.sqrt(n) : 2.4).toFixed(1),
-        fill: line.dashed ? "var(--card)" : colour, stroke: colour, "fill-opacity": line.dots.length ? 0.55 : 1,
+        fill: colour, stroke: colour, "fill-opacity": line.dots.length ? 0.55 : 1,
       }));
     return group;
   }
@@ -228,18 +241,41 @@ class LineChart {
     return line.what ? `${line.method} ${line.what}` : line.method;
   }
 
-  /* Names at the line's ends, moved apart where they would overlap. */
+  /* Faint lines share the colour and dashes of a named one: with many, only that is named. */
+  labelled(lines) {
+    return lines.length > 8 ? lines.filter((line) => !line.faint) : lines;
+  }
+
+  /* Names at the ends of lines: in all charts of a panel or in none, with one margin and one height for all of them. */
+  plan() {
+    const charts = (this.panel.charts ?? [this.chart]).map((chart) => this.labelled((chart.views[this.state.view] ?? []).filter((line) => !this.state.hidden.has(line.method))));
+    const longest = Math.max(0, ...charts.flat().map((line) => this.caption(line).length));
+    this.margin = Math.min(longest * LETTER + 14, this.width * 0.36);
+    this.tallest = Math.max(0, ...charts.map((lines) => lines.reduce((sum, line) => sum + ROW * this.rows(line).length + 1, 0)));
+    this.named = this.width > 430 && this.tallest <= 420 && charts.some((lines) => lines.length > 1);
+  }
+
+  /* A name in one row or two, broken after a comma or between words. */
+  rows(line) {
+    const words = this.caption(line), room = Math.floor((this.margin - 10) / LETTER);
+    if (words.length <= room) return [words];
+    const comma = words.lastIndexOf(", ", room - 1), gap = comma > 0 ? comma + 1 : words.lastIndexOf(" ", room);
+    const [first, rest] = gap > 0 ? [words.slice(0, gap), words.slice(gap + 1)] : [words.slice(0, room), words.slice(room)];
+    return [first, rest.length > room ? `${rest.slice(0, room - 1)}…` : rest];
+  }
+
+  /* Moved apart where they would overlap. */
   ends(lines) {
     if (!this.named) return [];
-    const places = lines.map((line) => ({ line, y: this.y(line.y.at(-1)) })).sort((a, b) => a.y - b.y);
-    for (let i = 1; i < places.length; i++) places[i].y = Math.max(places[i].y, places[i - 1].y + 14);
-    let floor = this.bottom;
-    for (const place of [...places].reverse()) { place.y = Math.min(place.y, floor); floor = place.y - 14; }
-    const room = Math.floor((this.width - this.right - 8) / 6.9);
-    return places.map(({ line, y }) => {
-      const words = this.caption(line);
-      return svg("text", { class: "end", x: this.right + 7, y: y + 4, style: `fill:${look(this.state.slots[line.method]).colour}` },
-        words.length > room ? `${words.slice(0, room - 1)}…` : words);
+    const places = this.labelled(lines).map((line) => ({ line, rows: this.rows(line), y: this.y(line.y.at(-1)) })).sort((a, b) => a.y - b.y);
+    const half = (place) => (ROW * place.rows.length + 1) / 2;
+    for (let i = 1; i < places.length; i++) places[i].y = Math.max(places[i].y, places[i - 1].y + half(places[i - 1]) + half(places[i]));
+    let floor = this.bottom + ROW / 2;
+    for (const place of [...places].reverse()) { place.y = Math.min(place.y, floor - half(place)); floor = place.y - half(place); }
+    return places.map(({ line, rows, y }) => {
+      const first = y + 4 - ((rows.length - 1) * ROW) / 2, fill = `fill:${look(this.state.slots[line.method]).colour}`;
+      return svg("text", { class: line.faint ? "end faint" : "end", y: first, style: fill },
+        rows.map((words, i) => svg("tspan", { x: this.right + 7, dy: i ? ROW : 0 }, words)));
     });
   }
 
@@ -315,7 +351,7 @@ class LineChart {
     this.cursor.replaceChildren(svg("line", { class: "cursor", x1: x, x2: x, y1: this.top, y2: this.bottom }),
       ...found.map(({ line, i }) => svg("circle", { cx: x, cy: this.y(line.y[i]), r: 4, fill: "var(--card)", "stroke-width": 2, ...this.style(line), "stroke-dasharray": "" })));
     const rows = found.map(({ line, i }) => html("tr", {},
-      html("td", {}, swatch(this.state.slots[line.method], line.dashed)), html("td", {}, this.caption(line)), html("td", {}, html("b", {}, precise(line.y[i]))),
+      html("td", {}, swatch(this.state.slots[line.method], line.faint)), html("td", {}, this.caption(line)), html("td", {}, html("b", {}, precise(line.y[i]))),
       html("td", { class: "soft around" }, line.low[i] === null ? "" : `${precise(line.low[i])} to ${precise(line.high[i])}`),
       html("td", { class: "soft around" }, line.n[i] === null ? "" : line.n[i] === 1 ? "1 run" : `${line.n[i]} runs`)));
     this.tip.replaceChildren(html("strong", {}, `${this.panel.x} ${at.toLocaleString("en-US")}`), html("table", {}, html("tbody", {}, rows)));
@@ -359,8 +395,8 @@ function within(line, from, to) {
   return { ...line, x: part(line.x), y: part(line.y), low: part(line.low), high: part(line.high), n: part(line.n), runs, dots: line.dots.filter(([x]) => x >= from && x <= to) };
 }
 
-function swatch(slot, dashed = false) {
+function swatch(slot, faint = false) {
   const { colour, dash } = look(slot);
   return svg("svg", { width: 24, height: 10, "aria-hidden": true },
-    svg("line", { x1: 1, x2: 23, y1: 5, y2: 5, stroke: colour, "stroke-width": 3, "stroke-dasharray": dashed ? "4 4" : dash }));
+    svg("line", { x1: 1, x2: 23, y1: 5, y2: 5, stroke: colour, "stroke-width": faint ? 1 : 3, "stroke-dasharray": dash }));
 }

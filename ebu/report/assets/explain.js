@@ -143,7 +143,7 @@ function drawReach() {
   const lines = METHODS.map((method) => {
     const data = s.starts[state.start][method.key];
     const y = updates.map((u) => reached(method.key === "ebu" ? data.share[state.beta][u - 1] : data.share[u - 1]));
-    return { method: method.name, x: updates, y, low: y.map(() => null), high: y.map(() => null), n: y.map(() => null), runs: [], what: "", dashed: false, steps: false, dots: [] };
+    return { method: method.name, x: updates, y, low: y.map(() => null), high: y.map(() => null), n: y.map(() => null), runs: [], what: "", faint: false, steps: false, dots: [] };
   });
   const words = lines.map((line) => `${line.method} reaches ${line.y[0]} after the first update and ${line.y.at(-1)} after ${s.updates}.`).join(" ");
   const panel = { x: "update", y: "steps reached", marks: [[length(), "the whole episode"]], span: [0, length()] };
