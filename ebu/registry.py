@@ -59,6 +59,8 @@ class Method:
     """The probability of each action is recorded, which costs a forward pass at every step."""
     settings: tuple[str, ...] = ()
     """The settings that are its own, which ``repr(agent)`` shows."""
+    uses: tuple[str, ...] | None = None
+    """Of the settings that only some methods read, those that it reads; giving others draws a warning. None: not known."""
     search: Callable[[Config], SearchSpace] = usual_space
     """What ``ebu tune`` varies, given the settings it starts from."""
     cost: float = 1.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -15,6 +16,7 @@ from ebu.agent.base import AnyEnvironment, GivenEnv, Ranks, choose_device, descr
 from ebu.agent.learning import Learning, Progress, create_run, warn
 from ebu.agent.sb3_names import refuse_foreign
 from ebu.agent.settings import Settings
+from ebu.agent.unused import unused_settings
 from ebu.config import Config, override
 from ebu.envs.make import make_environment, require_trust
 from ebu.envs.objects import name_of
@@ -64,6 +66,7 @@ class Agent(Learning):
         **settings: Unpack[Settings],
     ) -> None:
         refuse_foreign(env, settings)
+        given = set(settings)
         if "network" in settings:
             from ebu.networks.factories import name_of as network_name
 
@@ -78,6 +81,11 @@ class Agent(Learning):
             config = as_meant(configure(self.algo, name_of(example), preset, **settings), settings)
             self._setup(described(config, example), env)
         self._tensorboard_log = None if tensorboard_log is None else Path(tensorboard_log)
+        classes = {name: agent.__name__ for name, agent in AGENTS.items()}
+        for unused in unused_settings(self.method, self.config, self.interface.spec, given):
+            warnings.warn(unused.in_python(classes), stacklevel=2)
+        if "steps" in given:
+            warnings.warn("steps has no effect here; learn(steps) takes their number", stacklevel=2)
 
     @classmethod
     def load(

@@ -35,6 +35,7 @@ class AdaptiveEBU(Agent):
         sampler,
         rule,
         settings=("betas",),
+        uses=("betas", "sync_interval", "sync_score", "double_q"),
         search=search,
         learners=lambda config: len(config.target.betas),
     )

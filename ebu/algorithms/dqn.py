@@ -56,4 +56,4 @@ def rule(config: Config) -> Rule:
 class DQN(Agent):
     """One-step targets on uniformly sampled steps (Mnih et al., 2015)."""
 
-    method = Method(name="dqn", title="DQN: one-step targets, uniform replay", sampler=sampler, rule=rule)
+    method = Method(name="dqn", title="DQN: one-step targets, uniform replay", sampler=sampler, rule=rule, uses=("double_q",))

@@ -62,4 +62,13 @@ def search(config: Config) -> SearchSpace:
 class EBU(Agent):
     """Episodic Backward Update with diffusion factor ``beta`` (Lee, Choi and Chung, 2019)."""
 
-    method = Method("ebu", "Episodic Backward Update", sampler, rule, search=search, settings=("beta",), cost=0.9)
+    method = Method(
+        "ebu",
+        "Episodic Backward Update",
+        sampler,
+        rule,
+        search=search,
+        settings=("beta",),
+        uses=("beta", "double_q"),
+        cost=0.9,
+    )

@@ -94,6 +94,10 @@ class EnsembleQ(Agent):
         sampler,
         rule,
         settings=("trace_lambdas",),
+        uses=(
+            *("trace_lambdas", "bootstrap", "acting", "horizon_updates", "initial_lambda", "initial_horizon", "gate"),
+            *("return_bound", "double_q"),
+        ),
         search=search,
         learners=lambda config: len(config.target.trace_lambdas),
         ensemble=True,

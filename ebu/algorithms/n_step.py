@@ -40,4 +40,12 @@ def search(config: Config) -> SearchSpace:
 class NStepDQN(Agent):
     """Uncorrected ``n_steps``-step returns, or with "episode" returns to the episode's end."""
 
-    method = Method("n-step", "DQN with n-step returns", sampler, rule, search=search, settings=("n_steps",))
+    method = Method(
+        "n-step",
+        "DQN with n-step returns",
+        sampler,
+        rule,
+        search=search,
+        settings=("n_steps",),
+        uses=("n_steps", "double_q"),
+    )

@@ -69,6 +69,7 @@ class OptimalityTightening(Agent):
         sampler,
         rule,
         settings=("tightening_weight",),
+        uses=("tightening_weight", "tightening_neighbours", "double_q"),
         correction=correction,
         search=search,
         cost=1.9,

@@ -41,6 +41,7 @@ class PengQ(Agent):
         sampler,
         rule,
         settings=("trace_lambda",),
+        uses=("trace_lambda", "double_q"),
         defaults={"trace_lambda": 0.7},
         search=search,
         cost=0.9,

@@ -39,6 +39,7 @@ class PrioritizedDQN(Agent):
         sampler,
         rule,
         settings=("priority_alpha",),
+        uses=("priority_alpha", "priority_beta", "priority_lr_scale", "priority_sort_interval", "double_q"),
         overrides=scaled_learning_rate,
         search=search,
         cost=1.1,

@@ -39,6 +39,7 @@ class RedistributedQ(Agent):
         sampler,
         rule,
         settings=("trace_lambda",),
+        uses=("trace_lambda", "double_q"),
         defaults={"redistribute_rewards": True, "trace_lambda": 0.5, **FAST_RECIPE},
         overrides=target_moves_at_every_update,
         search=search,

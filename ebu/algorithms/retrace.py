@@ -38,4 +38,13 @@ def rule(config: Config) -> Rule:
 class Retrace(Agent):
     """Retrace(λ) on whole episodes (Munos et al., 2016)."""
 
-    method = Method("retrace", "Retrace(λ)", sampler, rule, search=search, settings=("trace_lambda",), needs_behaviour=True)
+    method = Method(
+        "retrace",
+        "Retrace(λ)",
+        sampler,
+        rule,
+        search=search,
+        settings=("trace_lambda",),
+        uses=("trace_lambda",),
+        needs_behaviour=True,
+    )

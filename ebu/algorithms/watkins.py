@@ -34,4 +34,13 @@ def rule(config: Config) -> Rule:
 class WatkinsQ(Agent):
     """Watkins' Q(λ) on whole episodes (Watkins, 1989)."""
 
-    method = Method("watkins", "Watkins' Q(λ)", sampler, rule, search=search, settings=("trace_lambda",), cost=0.9)
+    method = Method(
+        "watkins",
+        "Watkins' Q(λ)",
+        sampler,
+        rule,
+        search=search,
+        settings=("trace_lambda",),
+        uses=("trace_lambda", "double_q"),
+        cost=0.9,
+    )

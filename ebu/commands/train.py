@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ebu.agent import Agent, Progress, Ranks, create_run
+from ebu.agent.unused import unused_settings
 from ebu.commands.help import describe_flags, help_width
 from ebu.commands.parsing import parse, peek
 from ebu.commands.ranks import with_ranks
@@ -78,9 +80,17 @@ def _train(arguments: list[str], ranks: Ranks | None) -> int:
 
     name_of(config.network.network)  # the user's own command line: a network named as module:factory is imported
     agent = Agent.from_config(config, ranks=ranks)  # everything that can be refused is refused here, before a folder is made
+    tell_unused(agent, read.given)
     folder = create_run(parsed.run or _free_folder(config), config)
     with RunLock(folder.path):
         return train_and_report(folder, agent, parsed.tensorboard, parsed.quiet, resume=False)
+
+
+def tell_unused(agent: Agent, given: Collection[str]) -> None:
+    """A line for each option on the command line that nothing reads."""
+    console = Console(stderr=True, highlight=False)
+    for unused in unused_settings(agent.method, agent.config, agent.interface.spec, given):
+        console.print(f"[yellow]warning:[/] {escape(unused.on_the_command_line())}", soft_wrap=True)
 
 
 @dataclass(frozen=True)

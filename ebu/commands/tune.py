@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from ebu.commands.help import describe_flags
-from ebu.commands.train import read_settings
+from ebu.commands.train import read_settings, tell_unused
 from ebu.config import Config
 from ebu.errors import UserError
 
@@ -67,17 +68,17 @@ def tune(arguments: list[str]) -> int:
         raise UserError(f"--trials must be at least 1 and --confirm at least 0, got {args.trials} and {args.confirm}")
     if not config.evaluation.eval_every or config.evaluation.eval_every > config.steps:
         raise UserError(f"a trial is judged by its evaluations: --eval-every must be between 1 and --steps ({config.steps:,})")
-    return _tune(args, config, shlex.join(["ebu", "tune", *arguments]))
+    return _tune(args, config, shlex.join(["ebu", "tune", *arguments]), read.given)
 
 
-def _tune(args: TuneArguments, config: Config, command: str) -> int:
+def _tune(args: TuneArguments, config: Config, command: str, given: Collection[str]) -> int:
     from ebu.agent import Agent
     from ebu.experiments.sweeps.engine import make_engine
     from ebu.experiments.sweeps.local_engine import cores
     from ebu.experiments.tuning.page import write_page
     from ebu.experiments.tuning.study import Plan, Work, best_trial, open_study, over_trials
 
-    Agent.from_config(config)  # everything that can be refused is refused here
+    tell_unused(Agent.from_config(config), given)  # everything that can be refused is refused here
     stem = f"{config.algo}-{config.environment.env.replace('/', '-').replace(':', '-')}"
     out = args.out or Path("tuning") / stem
     try:
