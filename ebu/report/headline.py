@@ -88,7 +88,7 @@ def meanings(groups: Sequence[Group]) -> str:
     words = "".join(
         f"<b>{escape(letter[0].upper() + letter[1:])}</b>: {escape(meaning)}. " for letter, meaning in found.items()
     )
-    return f'<p class="small soft">{words}Everything else as in the preset.</p>' if found else ""
+    return f'<p class="small soft">{words}These are in place of the values of the preset.</p>' if found else ""
 
 
 def one_of_each(member: Group, column: str, pick: Callable[[list[float]], float]) -> list[float]:
