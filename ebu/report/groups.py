@@ -104,8 +104,11 @@ def command(run: Run) -> str:
     """The `ebu train` command that gives this run again: its preset and whatever differs from it."""
     preset, ordinary = str(run.settings.get("preset", "quick")), usual(run)
     words = ["ebu", "train", "--algo", run.algo, "--env", run.env, "--preset", preset]
+    different = {name for name, value in run.settings.items() if text(ordinary.get(name)) != text(value)}
+    if "target_update_interval" in different:
+        different.add("tau")  # an interval that is given alone would change it
     for name, value in run.settings.items():
-        if name in ("algo", "env", "preset") or text(ordinary.get(name)) == text(value):
+        if name not in different or name in ("algo", "env", "preset"):
             continue
         words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list | tuple) else [value])]
     return shlex.join(words)

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 
 from ebu.cli import main
-from ebu.commands.parsing import parse
-from ebu.commands.train import TrainArguments
+from ebu.commands.train import TrainArguments, read_settings
 from ebu.config import flat
 from ebu.errors import UserError
-from ebu.presets import configure
 from ebu.report import figures, html
 from ebu.report.groups import command, differing, group, slots
 from ebu.report.page import Section, build_page
@@ -70,14 +68,14 @@ def test_many_variants_get_looks_of_their_own(tmp_path):
         ("ebu", "CartPole-v1", {"beta": 0.25, "seed": 3, "steps": 1234}),
         ("dqn", "maze", {"env_args": ("wall_density=0.5", "maze_seed=7"), "double_q": True, "hidden_sizes": (32,)}),
         ("adaptive-ebu", "CartPole-v1", {"betas": (0.0, 0.5), "n_steps": "episode"}),
+        ("ebu", "CartPole-v1", {"target_update_interval": 50}),  # with the preset's soft τ
     ],
 )
 def test_the_command_gives_the_same_run_again(tmp_path, algo, env, settings):
     run = read_run(write_run(tmp_path / "run", algo, env, **settings))
     words = shlex.split(command(run))
     assert words[:2] == ["ebu", "train"]
-    default = TrainArguments(settings=configure(algo, env))
-    parsed = parse(TrainArguments, words[2:], "ebu train", default).settings
+    parsed = read_settings(TrainArguments, words[2:], "ebu train").config
     assert json.loads(json.dumps(flat(parsed))) == run.settings
 
 
