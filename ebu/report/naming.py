@@ -42,13 +42,6 @@ NAMES = {
     "ensemble-q": "ensemble Q(λ)",
     "redistributed-q": "redistributed Q(λ)",
 }
-# What a method alone reads, beside its ``Method.settings``.
-ALSO_OWN = {
-    "adaptive-ebu": {"sync_interval", "sync_score"},
-    "per": {"priority_beta", "priority_lr_scale", "priority_sort_interval"},
-    "optimality-tightening": {"tightening_neighbours"},
-    "ensemble-q": {"bootstrap", "acting", "horizon_updates", "initial_lambda", "initial_horizon", "gate", "return_bound"},
-}
 IN_WORDS, LONG = 2, 30  # that many settings, in so many letters, are said in a name; more get a letter
 ALWAYS = "trace_lambda"  # Q(λ) is never without its λ
 UNSAID = object()  # a value that comes with the task
@@ -72,13 +65,13 @@ def world(run: Run) -> World:
 
 
 def reads(run: Run, setting: str) -> bool:
-    """Whether the run's method reads a setting: β is EBU's alone. Methods from outside are taken to read all of them."""
-    if run.algo not in NAMES or run.algo not in methods():
+    """Whether the run's method reads a setting: β is EBU's alone. A method that does not say so is taken to read all."""
+    method = methods().get(run.algo)
+    if method is None or method.uses is None or setting in method.uses:
         return True
     if setting == "priority_alpha" and run.settings.get("episode_choice") == "errors":
         return True
-    owners = {algo for algo, method in methods().items() if setting in method.settings or setting in ALSO_OWN.get(algo, ())}
-    return not owners or run.algo in owners
+    return not any(setting in (other.uses or ()) for other in methods().values())
 
 
 def in_order(settings: Iterable[str]) -> list[str]:
@@ -231,8 +224,8 @@ def _name(run: Run, said: Mapping[str, Any], preset: str, letters: dict[str, str
             symbols.append(f"{SYMBOLS[name]}={short(said[name])}")
         else:
             words.append(in_words(name, said[name]))
-    symbols += [f"γ={short(said[name])}" for name in others if name == "gamma"]
-    others = [name for name in others if name != "gamma"]
+    symbols += [f"{SYMBOLS[name]}={short(said[name])}" for name in others if name in SYMBOLS and name != "tau"]
+    others = [name for name in others if name not in SYMBOLS or name == "tau"]
     letter, meaning = "", ", ".join(in_words(name, said[name]) for name in others)
     if len(others) > IN_WORDS or len(meaning) > LONG:
         letter = letters.setdefault(meaning, f"settings {_letter(len(letters))}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from ebu import registry
 from ebu.config import flat
 from ebu.presets import configure
 from ebu.report.groups import differing, group, slots
@@ -96,6 +99,13 @@ def test_settings_a_method_does_not_read_are_no_difference(tmp_path):
     found = groups_of(*runs)
     assert [(g.method, len(g.runs)) for g in found] == [("EBU β=0.5", 1), ("EBU β=1", 1), ("DQN", 2)]
     assert differing(found[2].runs) == ["seed"]
+
+
+def test_a_method_that_does_not_say_what_it_reads_may_read_all(tmp_path, monkeypatch):
+    own = replace(registry.find_method("dqn"), name="own", uses=None)
+    monkeypatch.setitem(registry._METHODS, "own", own)
+    runs = [write_run(tmp_path / f"{algo}{beta}", algo, beta=beta) for algo in ("own", "dqn") for beta in (0.5, 1.0)]
+    assert [(g.method, len(g.runs)) for g in groups_of(*runs)] == [("DQN", 2), ("own β=0.5", 1), ("own β=1", 1)]
 
 
 @pytest.mark.parametrize(
