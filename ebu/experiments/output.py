@@ -26,9 +26,11 @@ class Table:
     title: str
     header: Sequence[str]
     lines: Sequence[Sequence[str]]
+    note: str = ""
 
     def markdown(self) -> str:
-        return plots.markdown(self.header, self.lines)
+        table = plots.markdown(self.header, self.lines)
+        return f"{table}\n\n{self.note}" if self.note else table
 
 
 def write(
@@ -103,7 +105,8 @@ def again(item: Item, budget: str, seed: int) -> str:
 
 
 def _as_html(table: Table) -> str:
-    return f"<h3>{escape(table.title)}</h3>{html.table(table.header, table.lines)}"
+    note = f"<p>{escape(table.note)}</p>" if table.note else ""
+    return f"<h3>{escape(table.title)}</h3>{html.table(table.header, table.lines)}{note}"
 
 
 def runs_below(*places: Path) -> list[Path]:

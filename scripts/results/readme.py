@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ebu.experiments import plots
 from ebu.experiments.output import row_with_interval
-from ebu.experiments.suites.comparison import verdict
+from ebu.experiments.suites.comparison import BOTH_WAYS, WHOLE, verdict
 from ebu.experiments.suites.tasks import REDISTRIBUTED
 from scripts.results.atari import atari_claims
 from scripts.results.claims import HEADER, Claim, maze_claims, theory_claims
@@ -48,14 +48,15 @@ def claims(tree: Tree) -> list[Claim]:
 
 
 def beyond_lines(tree: Tree) -> list[str]:
-    """The candidate of docs/beyond.md beside DQN and the better of EBU and Peng's Q(λ)."""
-    found = [row for row in tree.item_rows("beyond", "comparison") if row["method"] == REDISTRIBUTED and row["tasks"]]
+    """The candidate of docs/beyond.md beside DQN and the better of EBU and Peng's Q(λ), over as much as it has finished."""
+    rows = [row for row in tree.item_rows("beyond", "comparison") if row["method"] == REDISTRIBUTED]
+    compared = [row for row in rows if row["steps_over_rival"] is not None]
+    where = {WHOLE: "of the choosing suite", BOTH_WAYS: "of MinAtar, as they are and with all rewards at the end"}
     return [
         f"Q(λ) with redistributed rewards needs {row_with_interval(row, 'steps_over_rival')} of the steps of the better of "
         f"EBU and Peng's Q(λ), and {row_with_interval(row, 'steps_over_dqn')} of DQN's, on {several(row['tasks'], 'task')} "
-        "of MinAtar, as they are and with all rewards at the end: "
-        f"{verdict(row)}, by [a protocol](docs/beyond.md) that was fixed first."
-        for row in found
+        f"{where[row['over']]}: {verdict(row)}, by [a protocol](docs/beyond.md) that was fixed first."
+        for row in compared[:1]
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from ebu.experiments.items import beyond, beyond_judging, find_item
 from ebu.experiments.suites import comparison, tasks
-from ebu.experiments.suites.comparison import compare, comparison_table, verdict
+from ebu.experiments.suites.comparison import compare, comparison_table, comparison_tables, verdict
 from ebu.experiments.suites.steps import steps_ratios
 from ebu.presets import configure
 
@@ -233,3 +234,18 @@ def test_a_method_without_a_run_of_every_task_is_not_compared_and_one_seed_has_n
     assert verdict(row) == "–"
     table = comparison_table([row])
     assert len(table.lines[0]) == len(table.header)
+
+
+def test_tasks_that_are_there_both_ways_are_compared_for_themselves_where_others_are_not_finished():
+    paired = [replace(task, group=group) for task, group in zip(TASKS, (tasks.AS_THEY_ARE, tasks.DELAYED))]
+    suite = [*paired, tasks.Task("costly", "C", 0.0, 1.0)]
+    labels = [tasks.PENG, tasks.DQN]
+    made = [run(task, label, 0, (40, 40, 40)) for task in NAMES for label in labels]
+    rows = compare(suite, labels, made, 100)
+    assert [(row["over"], row["tasks"], row["steps_over_dqn"]) for row in rows if row["method"] == tasks.PENG] == [
+        (comparison.WHOLE, 2, None), (comparison.BOTH_WAYS, 2, 1.0),
+    ]  # fmt: skip
+    assert [table.title.split(",")[0] for table in comparison_tables(rows)] == [
+        f"Over {comparison.WHOLE}", f"Over {comparison.BOTH_WAYS}",
+    ]  # fmt: skip
+    assert {row["over"] for row in compare(paired, labels, made, 100)} == {comparison.WHOLE}

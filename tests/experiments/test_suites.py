@@ -12,7 +12,7 @@ from ebu.experiments.items.values import METHODS as VALUES_TRIED
 from ebu.experiments.suites.picture import MOST_CURVES, best_values
 from ebu.experiments.suites.rows import PROFILE, by_task, normalised
 from ebu.experiments.suites.tables import tables
-from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, N_STEP, N_STEP_5, PENG_9, RETRACE, TELLING, Task
+from ebu.experiments.suites.tasks import ADAPTIVE, DQN, EBU_HALF, METHODS, N_STEP, N_STEP_5, PENG_9, RETRACE, TELLING, Task
 from tests.experiments.pages import write_trial
 
 pytestmark = pytest.mark.xdist_group("pages")
@@ -48,15 +48,18 @@ def part(rows, name, **fields):
 
 
 @pytest.mark.parametrize("item", SUITES)
-def test_seeds_come_in_rounds_telling_methods_first_and_adaptive_ebu_last(item):
-    trials = find_item(item).trials("laptop")
-    tasks = len(find_item(item).at("laptop")["tasks"])
+def test_seeds_come_in_rounds_telling_methods_first_and_adaptive_ebu_after_those_of_all(item):
+    settings = find_item(item).at("laptop")
+    trials, tasks = find_item(item).trials("laptop"), len(settings["tasks"])
     first = trials[: tasks * len(TELLING)]
     assert {one.label for one in first} == set(TELLING) and {one.seed for one in first} == {0}
     assert {one.seed for one in trials[: tasks * 8]} == {0}
-    last = trials[-3 * tasks :]
-    assert {one.label for one in last} == {ADAPTIVE} and {one.seed for one in last} == {0, 1, 2}
-    assert len(trials) == tasks * (8 * 5 + 3)
+    of_all, later = trials[: tasks * 8 * 5], trials[tasks * 8 * 5 :]
+    assert ADAPTIVE not in {one.label for one in of_all} and {one.seed for one in of_all} == set(range(5))
+    more = {label: set(range(5, seeds)) for label, seeds in settings["own_seeds"].items() if seeds > 5}
+    seeds_later = {label: {one.seed for one in later if one.label == label} for label in {one.label for one in later}}
+    assert seeds_later == more | {ADAPTIVE: {0, 1, 2}}
+    assert len(later) == tasks * sum(map(len, seeds_later.values()))
     assert [one.round for one in trials] == sorted(one.round for one in trials)
 
 
@@ -70,11 +73,12 @@ def test_one_update_follows_each_step_and_the_scale_is_everybodys():
     assert all(one.config().target.n_steps == 3 for one in find_item("minatar").trials("laptop") if one.label == N_STEP)
 
 
-def test_the_undelayed_runs_are_those_of_minatar():
+def test_the_undelayed_runs_of_delay_have_those_of_minatar_among_them():
     plain, both = ({one.id for one in find_item(item).trials("laptop")} for item in ("minatar", "delay"))
-    assert plain < both and len(both) == 2 * len(plain)
-    delayed = [one for one in find_item("delay").trials("laptop") if one.id not in plain]
+    assert plain < both  # both have their own numbers of seeds
+    delayed = [one for one in find_item("delay").trials("laptop") if one.config().environment.env_args]
     assert {one.config().environment.env_args for one in delayed} == {("reward_delay=episode",)}
+    assert len(delayed) == len(both) / 2 and not plain & {one.id for one in delayed}
 
 
 # ---------------------------------------------------------------------- numbers
@@ -146,7 +150,7 @@ def test_nobody_above_random_play_is_no_division_by_zero():
 
 
 @pytest.mark.parametrize("item", SUITES)
-def test_half_of_a_suite_is_shown_with_dashes_and_without_aggregates_that_lack_a_task(item, tmp_path):
+def test_half_of_a_suite_is_shown_without_lines_of_dashes_and_without_aggregates_that_lack_a_task(item, tmp_path):
     trials = find_item(item).trials("laptop")
     some, out = [*trials[:7], trials[-1]], tmp_path / item
     for one in some:
@@ -156,7 +160,9 @@ def test_half_of_a_suite_is_shown_with_dashes_and_without_aggregates_that_lack_a
     assert len(part(rows, "run")) == 8
     assert {row["final_iqm"] for row in part(rows, "aggregate")} == {None}
     text = (out / "table.md").read_text(encoding="utf-8")
-    assert f"So far 8 of {len(trials)} trials are finished" in text and "| 0 | – | – | – |" in text
+    assert f"So far 8 of {len(trials)} trials are finished" in text and "| 0 | – | – | – |" not in text
+    begun = {one.label for one in some}
+    assert f"No run yet: {'; '.join(label for label in METHODS if label not in begun)}." in text
 
 
 def test_public_numbers_stand_beside_our_dqn_of_the_same_length_only(tmp_path):
@@ -197,7 +203,7 @@ def test_overestimation_is_q_above_the_return_that_followed_in_the_runs_of_minat
         assert run["q"] / run["return"] == pytest.approx(1.25)
         assert (run["beta"] is None) == (run["method"] != ADAPTIVE)
         assert f"| Breakout | {run['method']} | 1 | {run['q']:.2f} | {run['return']:.2f} |" in text
-    assert "| Asterix | DQN | 0 | – | – | – | – | – |" in text
+    assert "| Asterix |" not in text
     (curve,) = part(rows, "curve", method=ADAPTIVE)
     assert len(curve["beta_mean"]) == len(curve["q_mean"]) == 8
 

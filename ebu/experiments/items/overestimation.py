@@ -27,8 +27,7 @@ from ebu.report.rows import Run, read_run
 THOUSANDS = 1 / 1000, "thousand steps"
 METHODS = (EBU_HALF, EBU_ONE, DQN, ADAPTIVE)
 SETTINGS: dict[str, dict[str, Any]] = {
-    budget: settings | {"methods": METHODS, "adaptive_seeds": settings["adaptive_seeds"] or 1}
-    for budget, settings in minatar.SETTINGS.items()
+    budget: settings | {"methods": METHODS} for budget, settings in minatar.SETTINGS.items()
 }
 
 
@@ -70,6 +69,8 @@ def _table(rows: Sequence[dict[str, Any]], tasks: Sequence[Task], methods: Seque
     for task in tasks:
         for method in methods:
             mine = [row for row in rows if (row["part"], row["game"], row["method"]) == ("run", task.name, method)]
+            if not mine:
+                continue
             q, came = atari.average(mine, "q"), atari.average(mine, "return")
             gap, factor = (None, None) if q is None or came is None else (q - came, q / came if came > 0 else None)
             lines.append([

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ebu.experiments import plots
@@ -25,3 +25,13 @@ def fields(name: str, found: Estimate | None) -> Row:
 def are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
     """Whether every task has the two runs that an interval over seeds needs."""
     return bool(scores) and min(map(len, scores.values())) > 1
+
+
+def begun(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """The methods that have a run, and the others in one sentence, which stands for their lines of dashes."""
+    return split(rows, lambda row: row["runs"] > 0, "No run yet")
+
+
+def split(rows: Sequence[Row], is_shown: Callable[[Row], bool], others: str) -> tuple[list[Row], str]:
+    missing = [row["method"] for row in rows if not is_shown(row)]
+    return list(filter(is_shown, rows)), f"{others}: {'; '.join(missing)}." if missing else ""

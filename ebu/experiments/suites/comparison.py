@@ -7,18 +7,30 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ebu.experiments import output, plots
-from ebu.experiments.suites.columns import Estimate, Row, Runs, are_repeated, fields
+from ebu.experiments.suites.columns import Estimate, Row, Runs, are_repeated, fields, split
 from ebu.experiments.suites.rows import beats, by_task, scores_of
 from ebu.experiments.suites.steps import RESAMPLES, Floats, over, steps_over
-from ebu.experiments.suites.tasks import DELAYED, DQN, RIVALS, Task, is_rival
+from ebu.experiments.suites.tasks import AS_THEY_ARE, DELAYED, DQN, RIVALS, Task, is_rival
 from ebu.report.statistics import interquartile_mean, interval, score
 
 AT_MOST_HALF, FASTER, NOT_SHOWN = "half the steps", "faster", "not shown to be faster"
 SEEDS_OF_A_CLAIM = 10
+WHOLE, BOTH_WAYS = "the whole suite", "the tasks that are there both ways"
 
 
 def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], steps: int) -> list[Row]:
-    """A row for each method that has a run: its area, and its steps and scores over those of the rival and of DQN."""
+    """A row for each method, over the whole suite and over the tasks that are there as they are and delayed.
+
+    A method that has no run of some task is compared with nothing. So where others are costly, the tasks that are there both
+    ways are compared for themselves, too.
+    """
+    both_ways = [task for task in tasks if task.group in (AS_THEY_ARE, DELAYED)]
+    found = compare_over(WHOLE, tasks, methods, runs, steps)
+    return found + (compare_over(BOTH_WAYS, both_ways, methods, runs, steps) if 0 < len(both_ways) < len(tasks) else [])
+
+
+def compare_over(scope: str, tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], steps: int) -> list[Row]:
+    """Each method's area, and its steps and scores over those of the rival and of DQN."""
     limits = {task.name: task.steps(steps) for task in tasks}
     by_method = {method: by_task(tasks, method, runs) for method in methods}
     complete = {method: mine for method, mine in by_method.items() if all(mine.values())}
@@ -28,6 +40,7 @@ def compare(tasks: Sequence[Task], methods: Sequence[str], runs: Sequence[Row], 
         has_all = method in complete
         row: Row = {
             "part": "comparison",
+            "over": scope,
             "method": method,
             "rival": rival,
             "tasks": sum(map(bool, mine.values())),
@@ -122,24 +135,30 @@ def _delayed_share(mine: Runs) -> Estimate | None:
 # ---------------------------------------------------------------------- the table
 
 
+def comparison_tables(rows: Sequence[Row]) -> list[output.Table]:
+    scopes = dict.fromkeys(row["over"] for row in rows)
+    return [comparison_table([row for row in rows if row["over"] == scope]) for scope in scopes]
+
+
 def comparison_table(rows: Sequence[Row]) -> output.Table:
     rival = rows[0]["rival"]
-    shown = output.row_with_interval
+    estimate = output.row_with_interval
+    shown, others = split(rows, lambda row: row["area_iqm"] is not None, "Not compared, without a run of each task")
     lines = [
         [
-            row["method"], str(row["tasks"]), str(row["runs"]), shown(row, "area_iqm"), shown(row, "steps_over_rival"),
-            _counts(row), verdict(row), shown(row, "steps_over_dqn"), shown(row, "beats_rival"),
-            shown(row, "delayed_share"), output.cell(row["seconds"] and row["seconds"] / 60, 1),
+            row["method"], str(row["tasks"]), str(row["runs"]), estimate(row, "area_iqm"), estimate(row, "steps_over_rival"),
+            _counts(row), verdict(row), estimate(row, "steps_over_dqn"), estimate(row, "beats_rival"),
+            estimate(row, "delayed_share"), output.cell(row["seconds"] and row["seconds"] / 60, 1),
         ]
-        for row in rows
+        for row in shown
     ]  # fmt: skip
     header = (
         "method", "tasks", "runs", "area under the curve", f"steps over those of {rival or 'the rival'}",
         "thresholds, of which neither reaches", "in the protocol's words", "steps over DQN's", "P(run beats one of the rival)",
         "score with rewards at the end / as they are", "minutes of a run",
     )  # fmt: skip
-    title = "Over the whole suite, against the best of EBU and Peng's Q(λ) (95 % bootstrap intervals over seeds)"
-    return output.Table(title, header, lines)
+    title = f"Over {rows[0]['over']}, against the best of EBU and Peng's Q(λ) (95 % bootstrap intervals over seeds)"
+    return output.Table(title, header, lines, others)
 
 
 def _counts(row: Row) -> str:

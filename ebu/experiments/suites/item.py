@@ -42,22 +42,33 @@ def budgets(
     whole = {"tasks": tuple(tasks), "methods": tuple(METHODS), "scale": scale}
     return {
         "quick": {
-            "tasks": tuple(quick_tasks), "methods": QUICK_METHODS, "seeds": 1, "adaptive_seeds": 0, "scale": scale | quick,
+            "tasks": tuple(quick_tasks), "methods": QUICK_METHODS, "seeds": 1, "scale": scale | quick,
         },
-        "laptop": whole | {"seeds": 5, "adaptive_seeds": 3},
-        "full": whole | {"seeds": 10, "adaptive_seeds": 10},
+        "laptop": whole | {"seeds": 5, "own_seeds": {ADAPTIVE: 3}},
+        "full": whole | {"seeds": 10},
     }  # fmt: skip
 
 
 def seeds_of(method: str, settings: Mapping[str, Any]) -> int:
-    return int(settings["adaptive_seeds"] if method == ADAPTIVE else settings["seeds"])
+    """``own_seeds`` names the methods that have more or fewer than the others."""
+    own: Mapping[str, int] = settings.get("own_seeds", {})
+    return own.get(method, int(settings["seeds"]))
+
+
+def methods_for(task: Task, settings: Mapping[str, Any]) -> Sequence[str]:
+    """``own_methods`` names the groups of tasks on which fewer methods are run."""
+    own: Mapping[str, Sequence[str]] = settings.get("own_methods", {})
+    return own.get(task.group, settings["methods"])
 
 
 def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
-    """Every method on every task with the same settings. Seed after seed, telling methods first; adaptive EBU at the end."""
+    """Every method on every task with the same settings.
+
+    Seed after seed, telling methods first; adaptive EBU after the seeds of all others.
+    """
     found = []
     for task in settings["tasks"]:
-        for label in settings["methods"]:
+        for label in methods_for(task, settings):
             algo, own = settings_of(label, task, settings["scale"])
             for s in range(seed, seed + seeds_of(label, settings)):
                 arguments = {"env_args": task.arguments(s)} if task.arguments(s) else {}
@@ -74,8 +85,9 @@ def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
 def note(budget: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
     """What a budget leaves out of the full one."""
     mine, full = settings[budget], settings["full"]
-    fewer = "" if ADAPTIVE not in mine["methods"] else f" ({mine['adaptive_seeds']} of adaptive EBU)"
-    words = f"Budget {budget}: {output.several(mine['seeds'], 'seed')}{fewer} instead of {full['seeds']}"
+    own = [f"{seeds} of {method}" for method, seeds in mine.get("own_seeds", {}).items() if method in mine["methods"]]
+    others = f" ({', '.join(own)})" if own else ""
+    words = f"Budget {budget}: {output.several(mine['seeds'], 'seed')}{others} instead of {full['seeds']}"
     if mine["scale"] != full["scale"]:
         words += (
             f", {len(mine['tasks'])} tasks instead of {len(full['tasks'])}, {len(mine['methods'])} methods instead of "

@@ -22,12 +22,12 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
     aggregates = [row for row in rows if row["part"] == "aggregate"]
     known = {row["method"] for row in curves}
     shown = best_values([method for method in methods if method in known], aggregates)
-    methods = [method for method in methods if any(row["method"] == method and _has_score(row) for row in aggregates)]
+    scored = [row for row in aggregates if row["final_iqm"] is not None]
     groups = list(dict.fromkeys(task.group for task in tasks))
     most = max(sum(task.group == group for task in tasks) for group in groups) + 1
     columns = most if len(groups) > 1 else -(-most // 2) if most > 4 else most
     bands = len(groups) if len(groups) > 1 else -(-most // columns)
-    band = max(2.9, 0.17 * len(methods) + 0.7)  # room for the name of every method beside the aggregate
+    band = max(2.9, 0.17 * len({row["method"] for row in scored}) + 0.7)  # room for all names
     width = 3.1 * columns + 0.6
     figure, axes = plots.canvas(columns, rows=bands, width=width, height=band * bands + 0.9)
     free = list(axes)
@@ -39,8 +39,8 @@ def draw(name: str, out: Path, rows: Sequence[Row], tasks: Sequence[Task], metho
             _draw_curves(ax, [row for row in curves if row["task"] == task.name and row["method"] in shown], task, steps)
             heights.setdefault(task.env, []).append(ax)
             free.remove(ax)
-        last = panels[len(members)]
-        _draw_aggregate(last, [row for row in aggregates if row["group"] == group and row["method"] in methods], group)
+        last = panels[-1] if len(groups) > 1 else panels[len(members)]
+        _draw_aggregate(last, [row for row in scored if row["group"] == group], group)
         free.remove(last)
     for ax in free:
         ax.set_axis_off()
@@ -64,18 +64,14 @@ def best_values(methods: Sequence[str], aggregates: Sequence[Row]) -> list[str]:
     """The methods whose curves are drawn: all, or where these are too many, the value of each with the largest area."""
     if len(methods) <= MOST_CURVES:
         return list(methods)
-    best: dict[str, tuple[float, str]] = {}
+    best: dict[str, tuple[int, float, str]] = {}  # one with scores of more groups comes first
     for method in methods:
         algo, _ = EVERY_METHOD[without_change(method)[0]]
-        areas = [row["area_iqm"] for row in aggregates if row["method"] == method]
-        if areas and None not in areas:
-            best[algo] = max(best.get(algo, (-np.inf, method)), (float(np.mean(areas)), method))
-    chosen = {method for _, method in best.values()}
+        areas = [row["area_iqm"] for row in aggregates if row["method"] == method and row["area_iqm"] is not None]
+        if areas:
+            best[algo] = max(best.get(algo, (0, 0.0, method)), (len(areas), float(np.mean(areas)), method))
+    chosen = {method for *_, method in best.values()}
     return [method for method in methods if method in chosen]
-
-
-def _has_score(row: Row) -> bool:
-    return row["final_iqm"] is not None
 
 
 def _draw_curves(ax: Axes, curves: Sequence[Row], task: Task, steps: int) -> None:
@@ -115,7 +111,7 @@ def _draw_aggregate(ax: Axes, rows: Sequence[Row], group: str) -> None:
     low, high = ax.get_xlim()
     ax.set_xlim(min(low, 0.0), max(high, 1.05))
     ax.set_xlabel("normalised score;\nhollow: area under the curve", fontsize=8)
-    if not any(map(_has_score, rows)):
+    if not rows:
         ax.text(0.5, 0.5, "no method has a run\nof every task yet", transform=ax.transAxes, ha="center", color=plots.GREY,
                 fontsize=9)  # fmt: skip
     plots.title(ax, f"all tasks, {group}" if group else "all tasks")

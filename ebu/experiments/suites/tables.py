@@ -1,4 +1,4 @@
-"""The tables of a suite: every method over all tasks of a group, then task by task."""
+"""The tables of a suite: every method over all tasks of a group, then task by task. What has no run yet is named below."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 
 from ebu.experiments import output
 from ebu.experiments.suites.choice import choice_table
-from ebu.experiments.suites.columns import Row
-from ebu.experiments.suites.comparison import comparison_table
+from ebu.experiments.suites.columns import Row, begun
+from ebu.experiments.suites.comparison import comparison_tables
 from ebu.experiments.suites.rows import LEVELS
 from ebu.experiments.suites.tasks import DQN, Task
 from ebu.report.figures import estimate
@@ -20,18 +20,21 @@ TASKS_FOR_AN_INTERVAL = 5  # an interval over fewer tasks is little more than th
 
 def tables(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -> list[output.Table]:
     groups = list(dict.fromkeys(task.group for task in tasks))
-    compared, tried = ([row for row in rows if row["part"] == part] for part in ("comparison", "choice"))
-    return [
-        *([comparison_table(compared)] if compared else []),
+    compared, tried, aggregates, runs = (
+        [row for row in rows if row["part"] == part] for part in ("comparison", "choice", "aggregate", "run")
+    )
+    made = [
+        *comparison_tables(compared),
         *([choice_table(tried)] if tried else []),
-        *(_aggregate_table(group, [row for row in rows if row["part"] == "aggregate" and row["group"] == group])
-          for group in groups),
-        _task_table([row for row in rows if row["part"] == "run"], tasks, methods),
-    ]  # fmt: skip
+        *(aggregate_table(group, [row for row in aggregates if row["group"] == group]) for group in groups),
+        _task_table(runs, tasks, methods),
+    ]
+    return [table for table in made if table.lines]
 
 
-def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
+def aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
     with_interval = output.row_with_interval
+    shown, others = begun(rows)
     lines = [
         [
             row["method"], str(row["tasks"]), str(row["runs"]), with_interval(row, "final_iqm"),
@@ -39,7 +42,7 @@ def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
             with_interval(row, "area_iqm"), with_interval(row, "beats_dqn"), with_interval(row, "steps_over_dqn"),
             *(output.cell(row["share_reached"].get(f"{level:g}")) for level in LEVELS),
         ]
-        for row in rows
+        for row in shown
     ]  # fmt: skip
     header = (
         "method", "tasks", "runs", "final score, interval over seeds", "its interval over tasks",
@@ -48,7 +51,7 @@ def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
     )  # fmt: skip
     which = f", {group}" if group else ""
     title = f"Interquartile means of normalised scores over tasks{which} (95 % bootstrap intervals)"
-    return output.Table(title, header, lines)
+    return output.Table(title, header, lines, others)
 
 
 def _over_tasks(row: Row) -> str:
@@ -63,6 +66,8 @@ def _task_table(runs: Sequence[Row], tasks: Sequence[Task], methods: Sequence[st
     for task in tasks:
         for method in methods:
             mine = [run for run in runs if (run["task"], run["method"]) == (task.name, method)]
+            if not mine:
+                continue
             published = [output.cell(task.anchor if method == DQN else None)] if has_anchors else []
             lines.append([
                 task.name, method, str(len(mine)), _mean(mine, "final"), _mean(mine, "area"), _mean(mine, "training"),
