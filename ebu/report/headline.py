@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 
@@ -67,10 +68,11 @@ def overview(groups: Sequence[Group]) -> str:
         scores = {method: estimate[0] for method, estimate in found.items() if estimate}
         repeated = [score for method, score in scores.items() if counts[env, method] > 1]
         best = max(repeated or scores.values(), default=0.0)
+        digits = decimals(list(scores.values()))
         shown = {}
         for method, score in scores.items():
             runs = counts[env, method]
-            words = number(score) + f" (n={runs})" * (runs != usual)
+            words = f"{score:,.{digits}f}" + f" (n={runs})" * (runs != usual)
             shown[method] = f"**{words}**" if score == best and (runs > 1 or not repeated) else words
         rows.append([env, *(shown.get(method, "–") for method in methods)])
     over = "one run each" if usual == 1 else f"mean over {usual} runs"
@@ -123,6 +125,13 @@ def last(values: list[float]) -> float:
 def number(value: float) -> str:
     """Four digits, thousands apart."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def decimals(values: Sequence[float]) -> int:
+    """As many for each number of a line: three digits of the largest, fewer where none needs them."""
+    largest = max(map(abs, values), default=0.0)
+    places = max(2 - math.floor(math.log10(largest)), 0) if largest > 0 else 0
+    return next(fewer for fewer in range(places + 1) if all(round(v, fewer) == round(v, places) for v in values))
 
 
 Cell = tuple[str, str, str]  # name, HTML, class

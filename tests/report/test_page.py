@@ -16,6 +16,7 @@ from ebu.config import flat
 from ebu.errors import UserError
 from ebu.report import figures, html
 from ebu.report.groups import command, differing, group, slots
+from ebu.report.headline import decimals
 from ebu.report.page import Section, build_page
 from ebu.report.rows import read_run
 from tests.report.folders import write_maze_run, write_run
@@ -167,7 +168,7 @@ def test_many_environments_begin_with_one_table_of_scores(tmp_path):
     text = build_page([tmp_path / "runs"], tmp_path / "page.html").read_text()
     results = text.partition('id="results"')[2].partition("</section>")[0]
     first, _, rest = results.partition("<details>")
-    assert first.count('scope="row"') == 5 and "<b>5</b>" in first and 'class="number">2.5<' in first
+    assert first.count('scope="row"') == 5 and "<b>5.0</b>" in first and 'class="number">2.5<' in first
     assert 'class="headline"' in rest
 
 
@@ -358,3 +359,12 @@ def test_fifty_runs_make_a_small_page(tmp_path):
         write_maze_run(tmp_path / f"runs/{algo}-{density}-{seed}", lengths=rng.uniform(1, 50, 40), scores=scores, **more)
     page = build_page([tmp_path / "runs"], tmp_path / "page.html")
     assert page.stat().st_size < 8e6
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [((14.412, 9.25), 1), ((0.66, 0.4833), 3), ((6.2, 5.54), 2), ((9.0, 3.0), 0), ((2.5, 1.0), 1), ((1234.5, 0.5), 0), ((), 0),
+     ((0.0, 0.0), 0), ((-20.83, -0.2), 1)],
+)  # fmt: skip
+def test_numbers_of_a_line_have_as_many_decimals_three_digits_in_the_largest(values, expected):
+    assert decimals(values) == expected
