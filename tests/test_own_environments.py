@@ -78,9 +78,12 @@ def test_what_cannot_be_evaluated_says_so_once():
 
 
 def test_a_callback_that_waits_for_evaluations_is_refused_where_there_are_none(tmp_path):
-    with pytest.raises(ebu.UserError, match=r"KeepBest: .* cannot be made a second time") as error:
-        ebu.EBU(Corridor(), **SMALL | {"eval_every": 40}).learn(100, callback=KeepBest(tmp_path / "best.ebu"))
-    one_line(error)
+    agent, keep = ebu.EBU(Corridor(), **SMALL | {"eval_every": 40}), KeepBest(tmp_path / "best.ebu")
+    for run in (None, tmp_path / "run"):
+        with pytest.raises(ebu.UserError, match=r"KeepBest: .* cannot be made a second time") as error:
+            agent.learn(100, callback=keep, run=run)
+        one_line(error)
+    assert not (tmp_path / "run").exists()  # the name is free for the second try
 
 
 @pytest.mark.parametrize(

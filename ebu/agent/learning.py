@@ -108,6 +108,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
 
     def _learn_in(self, run: Path, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool) -> bool:
         """Learn in a new run folder; returns whether a signal stopped it."""
+        self._begin(listeners)  # before the folder is made: a callback may refuse
         folder = create_run(run, override(self.config, steps=until))
         self.config = folder.config()
         with RunLock(folder.path):
@@ -190,7 +191,7 @@ class Learning(Acting, Saving, Remembering, Exporting):
         announce: Callable[[str], None] = silent,
     ) -> Progress:
         """Train to the end of the folder's plan, or to a signal. The policy is saved either way; a finished run has a
-        summary. The caller holds the folder's lock.
+        summary. The caller holds the folder's lock, and has made a new run known to its listeners.
         """
         from ebu.training.conclusion import conclude
         from ebu.training.trainer import Trainer
@@ -201,7 +202,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
                 trainer.resume(drop_damaged)
             if trainer.is_finished:
                 announce("the run is finished; nothing is left to do")
-            self._begin(listeners)
+            if resume:
+                self._begin(listeners)  # with the agent as it was
             start, start_step = time.perf_counter(), self.loop.step
             with self._bar(progress_bar, start_step, self.config.steps) as bars:
                 finished = trainer.run([*listeners, *bars], tensorboard)
