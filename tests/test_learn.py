@@ -99,6 +99,12 @@ def test_rows_come_after_so_many_steps_by_default():
 def test_an_interval_that_cannot_be_is_refused():
     with pytest.raises(ebu.UserError, match="log_interval"):
         ebu.DQN(Corridor(), **SMALL).learn(100, log_interval=-1)
+    agent = ebu.DQN(Corridor(), **SMALL).learn(100)
+    updates = agent.loop.updates
+    for steps in (0, 100):
+        with pytest.raises(ebu.UserError, match="log_interval"):
+            agent.learn(steps, log_interval=-1, gradient_steps=5)
+    assert agent.loop.updates == updates  # refused before anything is learned
 
 
 def test_curves_are_numbered_as_in_stable_baselines3(tmp_path):

@@ -79,6 +79,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
         """
         steps, offline = whole_steps(total_timesteps), whole_steps(gradient_steps, "gradient_steps")
         listeners = as_listeners(callback)
+        if log_interval is not None:
+            check(override(self.config, log_interval=log_interval))
         if offline:
             self._learn_offline(offline, listeners)
         if steps == 0:
@@ -155,7 +157,6 @@ class Learning(Acting, Saving, Remembering, Exporting):
         """Within it, a row of training metrics after so many episodes; None leaves that as it is set."""
         before = self.config.run.log_interval
         if episodes is not None:
-            check(override(self.config, log_interval=episodes))
             self._set_log_interval(episodes)
         try:
             yield
