@@ -73,6 +73,19 @@ def test_settings_of_other_methods_draw_a_line_each_that_names_their_users():
         (lambda: ebu.EBU("CartPole-v1", value_head="histogram", loss="mse"), ["loss has no effect on value_head=histogram"]),
         (lambda: ebu.EBU("CartPole-v1", optimizer_decay=0.9), ["optimizer_decay has no effect on optimizer=adam"]),
         (lambda: ebu.EBU("CartPole-v1", learning_rate_final=0.9), ["learning_rate_final has no effect on"]),
+        (
+            lambda: ebu.EBU("CartPole-v1", whole_episode=True, batch_size=8),
+            ["batch_size has no effect on whole_episode=True; a minibatch is an episode"],
+        ),
+        (
+            lambda: ebu.EnsembleQ("CartPole-v1", horizon_updates=0, initial_lambda=0.5, initial_horizon=0.5),
+            ["initial_horizon has no effect on horizon_updates=0; ", "initial_lambda has no effect on horizon_updates=0; "],
+        ),
+        (
+            lambda: ebu.EBU("CartPole-v1", horizon_updates=0, initial_lambda=0.5),
+            ["horizon_updates has no effect on ebu; ebu.EnsembleQ", "initial_lambda has no effect on ebu; ebu.EnsembleQ"],
+        ),
+        (lambda: ebu.EBU("CartPole-v1", log_interval=4, log_every=50), ["log_every has no effect on log_interval=4; "]),
         (lambda: ebu.EBU("CartPole-v1", vectorization="async"), ["vectorization has no effect on one environment"]),
         (lambda: ebu.EBU("CartPole-v1", steps=500), ["steps has no effect here; learn(steps) takes their number"]),
         (
@@ -95,6 +108,9 @@ def test_a_setting_without_effect_draws_one_line(make, expected):
         lambda: ebu.EBU("CartPole-v1", episode_choice="errors", priority_alpha=0.9),
         lambda: ebu.PrioritizedDQN("CartPole-v1", learning_rate=1e-3, priority_beta=0.1, priority_lr_scale=0.5),
         lambda: ebu.RedistributedQ("CartPole-v1", target_update_interval=90),
+        lambda: ebu.RedistributedQ("CartPole-v1", tau=0.1, train_freq=4, target_update_interval=4),  # as it is in any case
+        lambda: ebu.EBU("CartPole-v1", whole_episode=False, batch_size=8, log_every=50),
+        lambda: ebu.EnsembleQ("CartPole-v1", initial_lambda=0.5, initial_horizon=0.5),
         lambda: ebu.EBU(Pictures(), features_dim=8, stack=2),
         lambda: ebu.EBU(Pictures(), network="mlp", hidden_sizes=(8,)),
         lambda: ebu.EBU(PicturesAndNumbers(), features_dim=8, hidden_sizes=(8,), stack=2),

@@ -100,11 +100,19 @@ def _overruled(method: Method, config: Config) -> Iterator[Unused]:
         yield Unused(
             "learning_rate_final", f"learning_rate_schedule={learner.learning_rate_schedule}", hint="exponential uses it"
         )
+    if learner.whole_episode:
+        yield Unused("batch_size", "whole_episode=True", hint="a minibatch is an episode")
+    if config.target.horizon_updates == 0 and "horizon_updates" in (method.uses or ()):
+        for name in ("initial_lambda", "initial_horizon"):
+            yield Unused(name, "horizon_updates=0", hint="λ and γ are final from the start")
+    if config.run.log_interval:
+        yield Unused("log_every", f"log_interval={config.run.log_interval}", hint="rows are written after so many episodes")
     if config.environment.n_envs == 1:
         yield Unused("vectorization", "one environment", hint="n_envs is their number")
     followed = method.overrides(config)
     for name, value in followed.items():
-        if _is_number(values[name]) and method.overrides(override(config, **{name: 2 * values[name]})).get(name) == value:
+        is_changed = _is_number(values[name]) and values[name] != value
+        if is_changed and method.overrides(override(config, **{name: 2 * values[name]})).get(name) == value:
             yield Unused(name, method.name, hint=f"here it follows from other settings and is {value}")
 
 
