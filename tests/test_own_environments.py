@@ -58,6 +58,13 @@ def test_evaluating_on_another_object_leaves_the_open_episode_alone():
     assert [end.step for end in ends if isinstance(end, EpisodeEnded)] == [100, 200]
 
 
+def test_evaluating_on_the_example_of_several_environments_leaves_their_open_episodes_alone():
+    agent = ebu.EBU([Corridor, Corridor], **SMALL | {"learning_starts": 10**6}).learn(10)
+    before = [agent.loop.actors.length(actor) for actor in range(2)]
+    ebu.evaluate(agent, agent.get_env(), episodes=1)
+    assert [agent.loop.actors.length(actor) for actor in range(2)] == before != [0, 0]
+
+
 def test_a_registered_class_that_does_not_take_a_render_mode_is_evaluated(registered):
     env = gymnasium.make(registered("Own/Corridor-v0", Corridor, kwargs={"limit": 9}))
     events = []

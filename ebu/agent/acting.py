@@ -94,7 +94,8 @@ class Acting(BaseAgent):
                 max_steps=self.config.environment.max_episode_steps,
             )
         finally:
-            if self._loop is not None and env.unwrapped is self.env.unwrapped:
+            plays_in_it = self.config.environment.n_envs == 1 and env.unwrapped is self.env.unwrapped  # several have their own
+            if self._loop is not None and plays_in_it:
                 self._loop.drop_open_episodes()  # what it trains in stands elsewhere now
 
 
