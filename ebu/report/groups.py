@@ -115,5 +115,5 @@ def command(run: Run) -> str:
 
 
 def _settings(run: Run) -> str:
-    """Equal for repetitions; runs of different presets are never repetitions of one another."""
+    """Equal for repetitions, whichever preset the settings come from."""
     return text({n: value for n, value in sorted(run.settings.items()) if n not in BESIDES and reads(run, n)})

@@ -24,8 +24,8 @@ from ebu.report.rows import Run
 World = tuple[str, tuple[str, ...]]  # an environment's id and its arguments, without seeds
 
 # Settings that do not change what is learned, or that only choose which repetition it is.
-LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every"}
-BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "seed"} | LOGGING
+LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every", "checkpoint_minutes"}
+BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "compress", "seed"} | LOGGING
 # How long and how a run was measured: another method only beside the same one on the same environment.
 BUDGET = {"steps", "eval_episodes", "eval_epsilon", "eval_aggregate"}
 SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "tau": "τ"}

@@ -150,6 +150,12 @@ def test_what_makes_another_task_is_said_also_where_all_environments_share_it(tm
     assert [g.env for g in groups_of(*late)] == [f"{BREAKOUT}, reward_delay=episode", f"{FREEWAY}, reward_delay=episode"]
 
 
+@pytest.mark.parametrize("setting", [{"checkpoint_minutes": 2.0}, {"checkpoint_every": 500}, {"compress": "never"}], ids=str)
+def test_how_a_run_is_stored_makes_no_other_method_of_it(tmp_path, setting):
+    runs = [write_run(tmp_path / "usual"), write_run(tmp_path / "other", seed=1, **setting)]
+    assert [(found.method, len(found.runs)) for found in groups_of(*runs)] == [("EBU", 2)]
+
+
 def test_arguments_of_the_preset_and_seeds_are_not_part_of_a_name(tmp_path):
     arguments = ("redraw_digits=false", "wall_density=0.3", "slip=0.1", "maze_seed=4")
     assert groups_of(write_run(tmp_path / "run", env="maze", env_args=arguments))[0].env == "maze, slip=0.1"
