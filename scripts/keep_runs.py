@@ -40,12 +40,14 @@ def finished_below(folders: Iterable[Path]) -> list[Path]:
 
 
 def keep(run: Path, target: Path) -> None:
-    """Copy of a finished run what its rows are made from."""
-    target.mkdir(parents=True)
+    """Copy of a finished run what its rows are made from: all of it or nothing, since what is there is never copied again."""
+    half = target.with_name(f"{target.name}.part")
+    half.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
-        shutil.copyfile(run / name, target / name)
-    *_, last = (run / TIMING).read_text(encoding="utf-8").splitlines()
-    (target / TIMING).write_text(f"{last}\n", encoding="utf-8")
+        shutil.copyfile(run / name, half / name)
+    last = (run / TIMING).read_text(encoding="utf-8").splitlines()[-1:]
+    (half / TIMING).write_text("".join(f"{line}\n" for line in last), encoding="utf-8")
+    half.rename(target)
 
 
 def keep_all(runs: Iterable[Path], results: Path, items: dict[str, list[str]]) -> tuple[list[str], list[str]]:

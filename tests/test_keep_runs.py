@@ -55,6 +55,19 @@ def test_what_is_kept_already_is_left_as_it_is(tmp_path, finished):
     assert metrics.read_text() != "another run\n"
 
 
+def test_a_copy_that_fails_half_way_is_made_at_the_next_call(tmp_path, finished):
+    run = finished(trial := a_trial("table1"))
+    (run / "versions.json").rename(tmp_path / "versions.json")
+    with pytest.raises(FileNotFoundError):
+        keep_all([run], tmp_path / "results", ITEMS)
+    (tmp_path / "versions.json").rename(run / "versions.json")
+    (run / TIMING).write_text("")
+    changed, _ = keep_all([run], tmp_path / "results", ITEMS)
+    assert "table1" in changed
+    (kept,) = tmp_path.glob("results/table1/trials/*")
+    assert kept.name == trial.id and sorted(path.name for path in kept.iterdir()) == sorted([*KEPT, TIMING])
+
+
 def test_unfinished_runs_and_runs_of_no_item_are_left_out(tmp_path, finished):
     (finished(a_trial("table1")) / "summary.json").write_text("")
     stranger = finished(find_item("minatar").trials("quick")[0])
