@@ -80,6 +80,14 @@ def test_an_agent_that_has_made_updates_says_nothing_of_a_training_without():
         agent.learn(1)  # none is due
 
 
+def test_many_short_calls_before_the_first_update_draw_one_line():
+    agent = ebu.DQN(Corridor(), **SMALL | {"learning_starts": 100})
+    with pytest.warns(UserWarning, match="no update was made") as said:
+        for _ in range(12):
+            agent.learn(10, reset_num_timesteps=False)
+    assert agent.loop.updates and len(said) == 1
+
+
 def test_the_summary_of_a_run_without_an_update_says_why(tmp_path, capsys):
     line = "train CartPole-v1 --steps 60 --hidden-sizes 8 --eval-episodes 1 --tensorboard False"
     assert ebu_(line, "--run", tmp_path / "nothing") == 0

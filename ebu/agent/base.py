@@ -88,7 +88,7 @@ class BaseAgent:
         self._restored: SavedPolicy | None = None
         self._turn = threading.Lock()
         self._tensorboard_log: Path | None = None
-        self._told = False  # that there are no evaluations
+        self._told: set[str] = set()  # what is said once: "evaluations" that cannot be made, "updates" that were not
 
     @property
     def ranks(self) -> int:

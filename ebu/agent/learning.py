@@ -97,14 +97,15 @@ class Learning(Acting, Saving, Remembering, Exporting):
                     interrupted = self._learn_alone(until, start, [*listeners, *curves], progress_bar)
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
             raise KeyboardInterrupt
-        if (reason := why_no_update(loop)) is not None:
+        if (reason := why_no_update(loop)) is not None and "updates" not in self._told:
+            self._told.add("updates")  # many short calls learn as one long call does
             warn(reason)
         return self
 
     def _tell_of_no_evaluations(self) -> None:
         """Once, where evaluations are due and there is no second environment for them."""
-        if self.config.evaluation.eval_every and self.loop.evaluation_environment is None and not self._told:
-            self._told = True
+        if self.config.evaluation.eval_every and self.loop.evaluation_environment is None and "evaluations" not in self._told:
+            self._told.add("evaluations")
             words = "was given as an object that cannot be made a second time: there are no evaluations during training"
             warn(f"{self.config.environment.env} {words}; give its id, or a list with a function that makes it (env=[make])")
 
