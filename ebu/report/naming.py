@@ -25,7 +25,7 @@ World = tuple[str, tuple[str, ...]]  # an environment's id and its arguments, wi
 
 # Settings that do not change what is learned, or that only choose which repetition it is.
 LOGGING = {"log_every", "log_interval", "eval_every", "checkpoint_every", "checkpoint_minutes"}
-BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "compress", "seed"} | LOGGING
+BESIDES = {"algo", "env", "env_args", "preset", "device", "threads", "compress", "vectorization", "seed"} | LOGGING
 # How long and how a run was measured: another method only beside the same one on the same environment.
 BUDGET = {"steps", "eval_episodes", "eval_epsilon", "eval_aggregate"}
 SYMBOLS = {"beta": "β", "gamma": "γ", "n_steps": "n", "trace_lambda": "λ", "tau": "τ"}

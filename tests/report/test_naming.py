@@ -150,7 +150,11 @@ def test_what_makes_another_task_is_said_also_where_all_environments_share_it(tm
     assert [g.env for g in groups_of(*late)] == [f"{BREAKOUT}, reward_delay=episode", f"{FREEWAY}, reward_delay=episode"]
 
 
-@pytest.mark.parametrize("setting", [{"checkpoint_minutes": 2.0}, {"checkpoint_every": 500}, {"compress": "never"}], ids=str)
+@pytest.mark.parametrize(
+    "setting",
+    [{"checkpoint_minutes": 2.0}, {"checkpoint_every": 500}, {"compress": "never"}, {"vectorization": "async"}],
+    ids=str,
+)
 def test_how_a_run_is_stored_makes_no_other_method_of_it(tmp_path, setting):
     runs = [write_run(tmp_path / "usual"), write_run(tmp_path / "other", seed=1, **setting)]
     assert [(found.method, len(found.runs)) for found in groups_of(*runs)] == [("EBU", 2)]
