@@ -64,7 +64,8 @@ def methods_for(task: Task, settings: Mapping[str, Any]) -> Sequence[str]:
 def trials_of(settings: Mapping[str, Any], seed: int) -> list[Trial]:
     """Every method on every task with the same settings.
 
-    Seed after seed, telling methods first; adaptive EBU after the seeds of all others.
+    Seed after seed, telling methods first; adaptive EBU after the ``seeds`` of the others, mixed with those of
+    ``own_seeds`` that are more.
     """
     found = []
     for task in settings["tasks"]:
