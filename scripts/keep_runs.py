@@ -8,7 +8,9 @@ and versions, of the timing the last line. Then all items that have one of them 
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from ebu.storage.finished import is_finished
 RESULTS = Path(__file__).parent.parent / "results"
 BUDGET = "laptop"
 # Items that are alike share trials: each is stored with the first of these.
-TRAINED = ("table1", "figure2", "minatar", "delay", "values", "minigrid", "overestimation", "beyond")
+TRAINED = ("table1", "figure2", "minatar", "delay", "values", "minigrid", "overestimation", "beyond", "beyond-judging")
 KEPT = ("config.json", "metrics.jsonl", "summary.json", "versions.json")
 TIMING = "timing.jsonl"
 
@@ -69,10 +71,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folders", nargs="+", type=Path)
     changed, strangers = keep_all(finished_below(parser.parse_args().folders), RESULTS, homes())
-    for item in changed:
-        ebu(["reproduce", item, "--budget", BUDGET, "--partial", "--out", str(RESULTS / item)])
     for name in strangers:
         print(f"{name} is no trial of {', '.join(TRAINED)} with budget {BUDGET}: left out")
+    commands = [["reproduce", item, "--budget", BUDGET, "--partial", "--out", str(RESULTS / item)] for item in changed]
+    failed = [shlex.join(["ebu", *command]) for command in commands if ebu(command) != 0]
+    if failed:
+        sys.exit("\n".join(("the runs are kept, but these items were not made again; run", *failed)))
 
 
 if __name__ == "__main__":
