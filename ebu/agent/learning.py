@@ -30,8 +30,11 @@ def silent(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """For messages of training without a run folder."""
-    warnings.warn(text, stacklevel=2)
+    """For messages of training without a run folder, at the user's line that led to them."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ebu."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 @dataclass(frozen=True)
