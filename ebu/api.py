@@ -63,7 +63,7 @@ def resume(
     """
     from ebu.networks.factories import admit
 
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open_run(Path(run))
     listeners = as_listeners(callback)
     if steps is None and folder.is_finished and not folder.checkpoints.exists():
         raise UserError(f"{run} is a finished trial without checkpoints; load its policy with ebu.load")
@@ -102,7 +102,7 @@ def rescue(
     from ebu.networks.policy_file import save_policy
     from ebu.storage.checkpoints import CheckpointStore
 
-    folder = RunFolder.open(Path(run))
+    folder = RunFolder.open_run(Path(run))
     loaded = CheckpointStore(folder.checkpoints).load_weights(announce)
     if loaded is None:
         words = f"its policy is {folder.policy}" if folder.has_policy() else "it has no policy either"

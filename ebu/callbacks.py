@@ -6,6 +6,7 @@ state. Those that need the agent derive from ``Callback``: ``begin(agent)`` is c
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ class Callback:
     """Base class of callbacks with state. Each method is optional."""
 
     agent: Agent
+    waits_for_evaluations = False
+    """Whether it does nothing without an evaluation; ``learn`` warns where there will be none."""
 
     def begin(self, agent: Agent) -> None:
         """Called before the first step of a ``learn``."""
@@ -53,10 +56,13 @@ class StopOnReward(Callback):
     """Stop when an evaluation's mean score reaches ``reward``; with ``episodes``, the mean of the latest training episodes."""
 
     def __init__(self, reward: float, episodes: int | None = None) -> None:
-        if episodes is not None and episodes < 1:
-            raise UserError(f"episodes must be at least 1, got {episodes}")
-        self.reward, self.episodes = reward, episodes
-        self._scores: deque[float] = deque(maxlen=episodes)
+        if not _is_number(reward):
+            raise UserError(f"StopOnReward takes a finite number, got {reward!r}")
+        if episodes is not None and not (_is_whole(episodes) and episodes >= 1):
+            raise UserError(f"episodes must be at least 1, got {episodes!r}")
+        self.reward, self.episodes = reward, None if episodes is None else int(episodes)
+        self.waits_for_evaluations = episodes is None
+        self._scores: deque[float] = deque(maxlen=self.episodes)
 
     def begin(self, agent: Agent) -> None:
         super().begin(agent)
@@ -76,8 +82,10 @@ class StopOnReward(Callback):
 class KeepBest(Callback):
     """Save the policy of the best evaluation so far to a file. A run folder keeps it anyway, as ``best.ebu``."""
 
+    waits_for_evaluations = True
+
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = _path(path, "KeepBest")
         self.score: float | None = None
 
     def begin(self, agent: Agent) -> None:
@@ -90,6 +98,21 @@ class KeepBest(Callback):
             self.agent.save(self.path)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
+
+
+def _is_whole(value: Any) -> bool:
+    """A number of steps or episodes, as ``learn`` takes them: 10_000, NumPy's, or 1e4."""
+    return _is_number(value) and value == int(value)
+
+
+def _path(value: Any, callback: str) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise UserError(f"{callback} takes a path first, got {value!r}")
+    return Path(value)
+
+
 def _require_evaluations(agent: Agent, callback: str, otherwise: str = "") -> None:
     if agent.loop.evaluation_environment is None:
         words = "the environment object cannot be made a second time to evaluate on; give its id, or a list with a function"
@@ -100,9 +123,9 @@ class _Every(Callback):
     """Acts every so many steps."""
 
     def __init__(self, folder: str | Path, every: int) -> None:
-        if every < 1:
-            raise UserError(f"every must be at least 1 step, got {every}")
-        self.folder, self.every = Path(folder), every
+        if not (_is_whole(every) and every >= 1):
+            raise UserError(f"every must be at least 1 step, a whole number, got {every!r}")
+        self.folder, self.every = _path(folder, type(self).__name__), int(every)
         self._last = 0
 
     def begin(self, agent: Agent) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,21 @@ def test_without_a_copy_to_evaluate_on_a_run_says_so_instead_of_never_stopping()
     with pytest.raises(ebu.UserError, match="pass episodes=") as error:
         ebu.EBU(Corridor(), **SMALL).learn(100, callback=StopOnReward(1.0))
     one_line(error)
+
+
+@pytest.mark.parametrize("every", [0, 200])
+def test_who_waits_for_an_evaluation_that_never_comes_is_told(every, tmp_path):
+    own = agent(eval_every=every)
+    for name, callback in {"KeepBest": KeepBest(tmp_path / "best.ebu"), "StopOnReward": StopOnReward(1.0)}.items():
+        words = f"{name} has nothing to do: no evaluation is due in these 50 steps, as eval_every is {every}"
+        with pytest.warns(UserWarning, match=words):
+            own.learn(50, callback=callback)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own.learn(50, callback=StopOnReward(1e6, episodes=5))
+        agent().learn(50, callback=KeepBest(tmp_path / "best.ebu"))
+        agent(eval_every=every).learn(50, run=tmp_path / "run", callback=KeepBest(tmp_path / "last.ebu"))  # one at its end
+    assert (tmp_path / "last.ebu").exists()
 
 
 def test_the_policy_of_the_best_evaluation_is_kept(tmp_path):
@@ -82,6 +99,12 @@ def test_videos_are_recorded_and_training_is_not_disturbed(tmp_path):
         (lambda path: Record(path, every=0), "every must be at least 1"),
         (lambda path: Checkpoint(path / "file" / "folder", every=10), "choose another folder"),
         (lambda path: StopOnReward(1.0, episodes=0), "episodes must be at least 1"),
+        (lambda path: StopOnReward(1.0, episodes="5"), "episodes must be at least 1, got '5'"),
+        (lambda path: StopOnReward("475"), "StopOnReward takes a finite number, got '475'"),
+        (lambda path: StopOnReward(float("nan")), "StopOnReward takes a finite number, got nan"),
+        (lambda path: KeepBest(3), "KeepBest takes a path first, got 3"),
+        (lambda path: Checkpoint(path, every="1k"), "every must be at least 1 step, a whole number, got '1k'"),
+        (lambda path: Checkpoint(10, path), "every must be at least 1 step"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_training(make, words, tmp_path):

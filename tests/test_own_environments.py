@@ -75,8 +75,9 @@ def test_a_registered_class_that_does_not_take_a_render_mode_is_evaluated(regist
 
 def test_what_cannot_be_evaluated_says_so_once():
     agent = ebu.EBU(Corridor(), **SMALL | {"eval_every": 40})
-    with pytest.warns(UserWarning, match=r"no evaluations during training; give its id, or a list with a function"):
+    with pytest.warns(UserWarning, match=r"no evaluations during training; give its id, or a list with a function") as told:
         agent.learn(50)
+    assert {warning.filename for warning in told} == {__file__}  # the user's line, not one of the package
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         agent.learn(50)

@@ -13,7 +13,8 @@ from ebu.experiments.sweeps.trials import trial
 from ebu.memory.samplers import EpisodeSampler
 from ebu.plugins import VARIABLE, load_plugins
 from ebu.registry import methods
-from tests.conftest import ebu_
+from ebu.types import Targets
+from tests.conftest import ebu_, one_line
 from tests.experiments.sweeps import TINY, straight
 from tests.registries import registries_restored
 
@@ -75,6 +76,25 @@ def test_a_name_of_the_package_is_not_taken_over(folder):
     with pytest.raises(ebu.UserError, match="there is already a method named 'ebu'"):
         ebu.register(ebu.Method("ebu", "Mine", sampler=lambda config: EpisodeSampler(), rule=the_rule))
     assert ebu.EBU.method is methods()["ebu"]
+
+
+@pytest.mark.parametrize(
+    ("values", "got"),
+    [
+        (lambda rewards: rewards[None], "a Tensor"),
+        (lambda rewards: None, "a NoneType"),
+        (lambda rewards: Targets(rewards), r"values \[\d+\]"),
+        (lambda rewards: Targets(rewards[:, None]), r"values \[\d+, 1\]"),
+        (lambda rewards: Targets(rewards[None, 1:]), r"values \[1, \d+\]"),
+    ],
+)
+def test_a_rule_that_returns_something_else_is_told_what_is_wanted(values, got, folder):
+    rule = lambda config: lambda span: values(span.rewards)  # noqa: E731
+    own = ebu.register(ebu.Method("wrong", "Wrong", sampler=lambda config: EpisodeSampler(), rule=rule))
+    words = rf"the rule of wrong returned {got} instead of Targets\(values\) with values \[K, N\], here \[1, \d+\]"
+    with pytest.raises(ebu.UserError, match=words) as error:
+        own("CartPole-v1", **SMALL).learn(150)
+    one_line(error)
 
 
 # ---------------------------------------------------------------------- from the command line

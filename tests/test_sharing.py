@@ -105,6 +105,24 @@ def test_nothing_is_overwritten_and_nothing_is_made_of_nothing(run, shared, tmp_
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("command", ["resume", "resume --steps 500", "verify", "verify --prove", "rescue --out rescued.ebu"])
+def test_a_shared_folder_is_not_taken_for_a_run(command, shared, capsys):
+    before = {path.name: path.read_bytes() for path in shared.iterdir()}
+    assert ebu_(f"{command} {shared}") == 2
+    told = capsys.readouterr().err
+    assert "is a folder of `ebu share`" in told and f"`ebu train --preset {shared / 'preset.toml'}` trains it anew" in told
+    with pytest.raises(ebu.UserError, match="which holds a policy and no run"):
+        ebu.resume(shared)
+    assert {path.name: path.read_bytes() for path in shared.iterdir()} == before
+
+
+def test_a_shared_folder_has_one_policy_and_takes_no_run(shared, capsys):
+    assert ebu_(f"eval {shared} --best") == 2
+    assert "holds one policy; leave out best" in capsys.readouterr().err
+    assert ebu_(f"train CartPole-v1 --steps 10 --run {shared}") == 2
+    assert "already holds a shared policy; choose another folder" in capsys.readouterr().err
+
+
 def test_a_link_in_a_shared_folder_is_not_followed(shared, tmp_path):
     (tmp_path / "config.json").write_bytes((shared / "config.json").read_bytes())
     (tmp_path / "policy.safetensors").symlink_to(shared / "policy.safetensors")

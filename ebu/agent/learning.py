@@ -21,7 +21,7 @@ from ebu.envs.families import family
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
 from ebu.storage.run_folder import RunFolder
-from ebu.training.due import why_no_update
+from ebu.training.due import passed, why_no_update
 from ebu.training.events import Callbacks, Listener, as_listeners
 
 
@@ -30,8 +30,11 @@ def silent(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """For messages of training without a run folder."""
-    warnings.warn(text, stacklevel=2)
+    """For messages of training without a run folder, at the user's line that led to them."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ebu."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Learning(Acting, Saving, Remembering, Exporting):
         start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
         with self._learning(), self._rows_every(log_interval):
             self._tell_of_no_evaluations()
+            if run is None:  # a run folder ends with an evaluation
+                self._tell_of_idle(listeners, until)
             if run is not None:
                 interrupted = self._learn_in(Path(run), until, start, listeners, progress_bar)
             else:
@@ -108,6 +113,16 @@ class Learning(Acting, Saving, Remembering, Exporting):
             self._told.add("evaluations")
             words = "was given as an object that cannot be made a second time: there are no evaluations during training"
             warn(f"{self.config.environment.env} {words}; give its id, or a list with a function that makes it (env=[make])")
+
+    def _tell_of_idle(self, listeners: list[Listener], until: int) -> None:
+        """A line for each callback that waits for an evaluation, where none is due until this step."""
+        every, step = self.config.evaluation.eval_every, self.loop.step
+        if self.loop.evaluation_environment is None or passed(every, step, until):
+            return
+        for listener in listeners:
+            if getattr(listener, "waits_for_evaluations", False):
+                words = f"no evaluation is due in these {until - step:,} steps, as eval_every is {every:,}"
+                warn(f"{type(listener).__name__} has nothing to do: {words}; the agent takes eval_every=, such as 1_000")
 
     def _learn_in(self, run: Path, until: int, plan_start: int, listeners: list[Listener], progress_bar: bool) -> bool:
         """Learn in a new run folder; returns whether a signal stopped it."""

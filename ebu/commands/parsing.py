@@ -43,6 +43,9 @@ def one_line(message: str, program: str) -> str:
     sections = [" ".join(part.split()) for part in re.split(r"(?:─|-){5,}", "\n".join(lines)[1:])]
     problem = (sections[1] if len(sections) > 1 else "").rstrip(".") or "bad arguments"
     meant = re.search(r"Perhaps you meant:\s+(--[\w-]+)", message.replace("│", "").replace("|", ""))
+    if missing := re.match(r"Missing from (.*?): (.*)", problem):  # NAME and help of each, which ends in (required)
+        names = re.findall(r"(?:^|\(required\) )((?:--[\w-]+ )?[A-Z]+) ", missing[2])
+        problem = f"{missing[1]} needs {' and '.join(names)}"
     for pattern, words in _PLAINER.items():
         problem = re.sub(pattern, words, problem)
     return f"{problem}; " + (f"perhaps you meant {meant[1]}" if meant else f"see `{program} --help`")

@@ -35,7 +35,7 @@ Without arguments: the presets of each family of environments.
 class ShowArguments:
     """A preset as the text of a TOML file, which `ebu train --preset FILE` reads."""
 
-    preset: Annotated[str, tyro.conf.Positional]
+    preset: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PRESET")]
     """A preset of the environment, a preset file, or a run folder."""
     env: str = "maze"
     """The environment whose preset it is."""

@@ -45,7 +45,9 @@ class ExplainArguments:
 class ReproduceArguments:
     """One of the paper's items: rows, a picture, a table with the published numbers beside ours, a page."""
 
-    item: Annotated[str, tyro.conf.Positional, tyro.conf.arg(help=f"{', '.join(item_names())}, or module:ITEM")]
+    item: Annotated[
+        str, tyro.conf.Positional, tyro.conf.arg(metavar="ITEM", help=f"{', '.join(item_names())}, or module:ITEM")
+    ]
     budget: Literal["quick", "laptop", "full"] = "quick"
     """Minutes, a night on two cores, or the paper's own numbers of games, seeds and steps."""
     out: Path | None = None

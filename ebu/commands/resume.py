@@ -78,7 +78,7 @@ def _resume(arguments: list[str], ranks: Ranks | None) -> int:
     args = parse(ResumeArguments, arguments, "ebu resume")
     if args.trust_env:
         look_in_current_folder()
-    folder = RunFolder.open(args.run)
+    folder = RunFolder.open_run(args.run)
     if args.steps is None and folder.is_finished and not folder.checkpoints.exists():  # a trial of `ebu reproduce`
         print(f"{folder.path} is finished; nothing is left to do")
         return 0
@@ -107,7 +107,7 @@ def verify(arguments: list[str]) -> int:
     args = parse(VerifyArguments, arguments, "ebu verify")
     if args.trust_env:
         look_in_current_folder()
-    folder = RunFolder.open(args.run)
+    folder = RunFolder.open_run(args.run)
     problems = verify_run(folder)
     if args.prove:
         from ebu.networks.factories import admit

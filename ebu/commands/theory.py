@@ -15,7 +15,7 @@ from ebu.errors import UserError
 class BoundArguments:
     """The largest safe β of a finite MDP: Theorem 2 as printed, and corrected to returns."""
 
-    mdp: Annotated[str, tyro.conf.Positional]
+    mdp: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MDP")]
     """A toy-text id (FrozenLake-v1, Taxi-v4, CliffWalking-v1) or one of the paper's examples."""
     gamma: float | None = None
     """Discount; by default the example's own, or 0.99."""

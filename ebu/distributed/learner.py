@@ -150,7 +150,7 @@ class DistributedEnsemble:
     images_at_once = Ensemble.images_at_once
 
     def __init__(self, name: NetworkName, share: Share, call: Callable[..., Any], skeleton: nn.Module) -> None:
-        self.device = share.device
+        self.device, self.learners = share.device, share.learners
         self._name = name
         self._share = share
         self._call = call

@@ -49,6 +49,9 @@ class Networks(Protocol):
     images_at_once: int  # that one call of ``values`` should be given on the CPU at most
 
     @property
+    def learners(self) -> int: ...
+
+    @property
     def device(self) -> torch.device: ...
 
     def values(self, states: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from ebu.config import Config, flat
 from ebu.errors import UserError
 from ebu.storage.files import MAX_JSON_FILE, MAX_PICTURE, MAX_ROWS_FILE, Damaged, Missing, open_file, read_file, read_text
+from ebu.storage.run_folder import is_shared
 
 Row = dict[str, Any]
 State = Literal["finished", "unfinished", "failed"]
@@ -83,8 +84,9 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
             below = []
         else:
             below = sorted(config.parent for config in path.rglob("config.json") if not _is_half(config, path))
+        below = [folder for folder in below if not is_shared(folder)]
         if not below:
-            what = "has no run in it" if os.path.isdir(path) else "does not exist"
+            what = "has no run in it" if os.path.isdir(path) else "is not a folder" if path.exists() else "does not exist"
             raise UserError(f"{path} {what}; name run folders as `ebu train --run DIR` writes them, or a folder of such")
         found.update(dict.fromkeys(below))
     return list(found)

@@ -91,6 +91,15 @@ class RunFolder:
             raise UserError(f"{path} is not a run folder (no config.json in it); `ebu train --run {path}` makes one")
         return cls(path)
 
+    @classmethod
+    def open_run(cls, path: Path) -> RunFolder:
+        """As ``open``; a folder of `ebu share`, which has settings and a policy and nothing to continue, is refused."""
+        folder = cls.open(path)
+        if is_shared(path):
+            train = f"`ebu train --preset {path / 'preset.toml'}` trains it anew"
+            raise UserError(f"{path} is a folder of `ebu share`, which holds a policy and no run; {train}")
+        return folder
+
     # ------------------------------------------------------------------ settings
 
     def config(self) -> Config:
@@ -155,6 +164,8 @@ class RunFolder:
         """The last policy, or the one of the best evaluation; one line where there is none."""
         path = self.best if best else self.policy
         shared = self.path / SHARED_POLICY
+        if best and is_shared(self.path):
+            raise UserError(f"{self.path} is a folder of `ebu share`, which holds one policy; leave out best (--best)")
         if not best and not os.path.lexists(path) and _is_there(shared):  # a folder of `ebu share`
             return shared
         if not _is_there(path):
@@ -299,7 +310,14 @@ def _is_row(row: Any) -> bool:
     return row["kind"] != "eval" or isinstance(row.get("mean_reward"), int | float)
 
 
+def is_shared(path: Path) -> bool:
+    """Whether a folder is one of `ebu share`: no run has been in it."""
+    return os.path.lexists(path / SHARED_POLICY) and not os.path.lexists(path / "versions.json")
+
+
 def _require_no_run(path: Path) -> None:
+    if is_shared(path):
+        raise UserError(f"{path} already holds a shared policy; choose another folder")
     if os.path.lexists(path / "config.json"):
         raise UserError(f"{path} already holds a run; continue it with `ebu resume {path}`, or choose another folder")
 

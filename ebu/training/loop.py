@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ebu.config import Config
-from ebu.errors import Interrupted
+from ebu.errors import Interrupted, UserError
 from ebu.learning.backlog import Backlog
 from ebu.learning.learner import Learner
 from ebu.learning.policies import Policies
@@ -229,7 +229,17 @@ class TrainingLoop:
 
     def _push(self, span: Span, epsilon: float) -> None:
         values = SpanValues(span, self.learner, epsilon, self.should_stop, self.updates)
-        self.backlog.push(span, self.rule(values), values.states)
+        targets = self.rule(values)
+        self._require_targets(targets, [self.learner.online.learners, len(span.rewards)])
+        self.backlog.push(span, targets, values.states)
+
+    def _require_targets(self, targets: Any, shape: list[int]) -> None:
+        """A rule may be the user's own."""
+        values = targets.values if isinstance(targets, Targets) else None
+        if not isinstance(values, torch.Tensor) or list(values.shape) != shape:
+            got = f"values {list(values.shape)}" if isinstance(values, torch.Tensor) else f"a {type(targets).__name__}"
+            wanted = f"Targets(values) with values [K, N], here {shape}"
+            raise UserError(f"the rule of {self.config.algo} returned {got} instead of {wanted} (docs/own-method.md)")
 
     # ------------------------------------------------------------------ evaluation and metrics
 

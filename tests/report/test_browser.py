@@ -444,6 +444,14 @@ def test_bars_by_game_are_drawn_and_can_be_unsqueezed(browser, item):
     assert page.js(bars) != squeezed
 
 
+def test_the_axis_of_runs_with_one_evaluation_begins_at_zero(browser, tmp_path):
+    write_run(tmp_path / "short", scores=(1.0,))
+    page = Page(browser, build_page([tmp_path], tmp_path / "page.html", "One evaluation"))
+    steps = page.js("[...document.querySelectorAll('#curves figure text')].map((text) => text.textContent)")
+    steps = steps[: steps.index("agent steps")]
+    assert "100" in steps and "0" in steps and "101" not in steps and len(set(steps)) == len(steps)
+
+
 def test_pages_without_runs_have_no_empty_charts(browser):
     for item in COMPUTED:
         page = Page(browser, built(item)[1] / f"{item}.html")

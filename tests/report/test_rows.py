@@ -98,3 +98,21 @@ def test_a_damaged_config_is_refused_in_one_line(tmp_path):
 def test_reports_do_not_import_pytorch():
     code = "import sys, ebu.report.page, ebu.report.explain; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+
+
+def test_what_is_no_folder_of_runs_is_called_what_it_is(tmp_path):
+    folder = write_run(tmp_path / "runs" / "run")
+    for path, words in ((folder / "metrics.jsonl", "is not a folder"), (tmp_path / "nowhere", "does not exist")):
+        with pytest.raises(UserError, match=f"{path.name} {words}; name run folders"):
+            find_runs([path])
+
+
+def test_a_folder_of_ebu_share_is_no_run_that_has_yet_to_begin(tmp_path):
+    folder = write_run(tmp_path / "runs" / "run")
+    shared = tmp_path / "runs" / "shared"
+    shared.mkdir()
+    (shared / "config.json").write_bytes((folder / "config.json").read_bytes())
+    (shared / "policy.safetensors").write_bytes(b"")
+    assert find_runs([tmp_path / "runs"]) == [folder]
+    with pytest.raises(UserError, match="shared has no run in it"):
+        find_runs([shared])

@@ -145,7 +145,7 @@ class LineChart {
     this.left = 28 + Math.max(...this.yTicks.map((tick) => compact(tick).length), 1) * 7.2;
     this.right = this.width - (this.named ? this.margin : 14);
     const first = Math.min(...xs), last = Math.max(...xs);
-    const start = this.range || first > 0.25 * last ? first : 0, end = last > start ? last : start + 1;
+    const start = this.range || (first > 0.25 * last && first < last) ? first : 0, end = last > start ? last : start + 1;
     this.x = linear(start, end, this.left, this.right);
     this.at = [...new Set(xs)].sort((a, b) => a - b);
     [this.top, this.bottom] = [top, bottom];
