@@ -33,12 +33,21 @@ __all__ = [
 ]
 
 
+OF_STABLE_BASELINES3 = {f"_on_{when}" for when in ("step", "training_start", "training_end", "rollout_start", "rollout_end")}
+
+
 class Callback:
     """Base class of callbacks with state. Each method is optional."""
 
     agent: Agent
     waits_for_evaluations = False
     """Whether it does nothing without an evaluation; ``learn`` warns where there will be none."""
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if foreign := sorted(OF_STABLE_BASELINES3 & vars(cls).keys()):
+            words = "is a method of Stable-Baselines3's callbacks, and would never be called here"
+            raise UserError(f"{cls.__name__}.{foreign[0]} {words}; write __call__(event) or advance(step) (docs/callbacks.md)")
 
     def begin(self, agent: Agent) -> None:
         """Called before the first step of a ``learn``."""

@@ -139,3 +139,8 @@ def test_one_s_own_callback_has_the_agent_and_every_step(tmp_path):
     resumed = Steps()
     ebu.resume(tmp_path / "run", callback=resumed, announce=lambda text: None)
     assert resumed.agent.loop.step == 60
+
+
+def test_a_callback_written_for_stable_baselines3_is_refused_when_it_is_defined():
+    with pytest.raises(ebu.UserError, match=r"Mine\._on_step is a method of Stable-Baselines3's callbacks.*advance\(step\)"):
+        type("Mine", (Callback,), {"_on_step": lambda self: True})

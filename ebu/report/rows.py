@@ -86,7 +86,9 @@ def find_runs(paths: Iterable[Path]) -> list[Path]:
             below = sorted(config.parent for config in path.rglob("config.json") if not _is_half(config, path))
         below = [folder for folder in below if not is_shared(folder)]
         if not below:
-            what = "has no run in it" if os.path.isdir(path) else "is not a folder" if os.path.exists(path) else "does not exist"
+            what = (
+                "has no run in it" if os.path.isdir(path) else "is not a folder" if os.path.exists(path) else "does not exist"
+            )
             raise UserError(f"{path} {what}; name run folders as `ebu train --run DIR` writes them, or a folder of such")
         found.update(dict.fromkeys(below))
     return list(found)
