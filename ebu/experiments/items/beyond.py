@@ -45,7 +45,7 @@ ONE_REWARD = "one reward"
 # The score that counts as 1: twice what MinAtar's own DQN scores after 100,000 steps; where that is not known, seven times
 # random play, the smallest such ratio among the others.
 ANCHORS = {game: 7 * RANDOM[game] if known is None else 2 * known for game, known in EXPECTED.items()}
-MAZE: dict[str, Any] = {"preset": "paper", "steps": 200_000, "train_freq": 50, "eval_every": 10_000, "eval_episodes": 1}
+MAZE: dict[str, Any] = {"preset": "paper", "steps": 200_000, "train_freq": 50, "eval_every": 10_000, "eval_episodes": 10}
 RANDOM_MAZE = {0.4: 291.0, 0.5: 227.0}  # by wall density; uniform actions, 120 episodes of 40 mazes
 
 
@@ -76,17 +76,19 @@ TRIED = (
 )
 # The candidate without redistributed rewards is Peng's Q(λ) with the fast recipe, which is among the tried values.
 WITHOUT_RECIPE = with_change(BEST_PENG, LATE)
+WITH_FOUR_LEARNERS = with_change(BEST_ENSEMBLE, FAST_LATE)
 EXPLAINING = (
     WITHOUT_RECIPE,
+    WITH_FOUR_LEARNERS,
     with_change(EBU_ONE, LONG),
     *(with_change(label, WIDE) for label in (BEST_EBU, BEST_DQN)),
     *(with_change(label, change) for label in (BEST_EBU, BEST_ENSEMBLE) for change in (TWICE, RESETS)),
 )
 METHODS = (*BASELINES, *CANDIDATES, *ABLATIONS, *INGREDIENTS, *TRIED, *EXPLAINING)
-PRELIMINARY = (*BASELINES, *CANDIDATES, *TRIED, WITHOUT_RECIPE)
+PRELIMINARY = (*BASELINES, *CANDIDATES, *TRIED, WITHOUT_RECIPE, WITH_FOUR_LEARNERS)
 # The methods for the tasks that cost most, once MinAtar's have shown the best value of each.
 FINALISTS = (
-    EBU_HALF, EBU_ONE, BEST_PENG, BEST_DQN, REDISTRIBUTED,
+    EBU_HALF, EBU_ONE, BEST_PENG, BEST_DQN, REDISTRIBUTED, with_change(RETRACE, FAST_LATE),
     *(with_change(label, FAST) for label in (BEST_EBU, BEST_PENG, BEST_DQN)),
 )  # fmt: skip
 JUDGED = (DQN, BEST_EBU, EBU_ONE, BEST_PENG, *(with_change(label, FAST) for label in (BEST_EBU, BEST_PENG)), REDISTRIBUTED)
