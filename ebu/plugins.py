@@ -24,11 +24,19 @@ def load_plugins(names: Iterable[str]) -> None:
             importlib.import_module(name)
         except UserError:
             raise
+        except ModuleNotFoundError as error:
+            if error.name != name.partition(".")[0]:  # the plugin is there, and what it imports is not
+                raise UserError(_no_plugin(name, error)) from error
+            raise UserError(f"{_no_plugin(name, error)}; the current folder is {os.getcwd()}") from error
         except Exception as error:  # of any kind: it is the user's own code
-            raise UserError(f"the plugin {name!r} cannot be imported: {type(error).__name__}: {error}") from error
+            raise UserError(_no_plugin(name, error)) from error
     if names:
         known = inherited_plugins()
         os.environ[VARIABLE] = ",".join(dict.fromkeys([*known, *names]))
+
+
+def _no_plugin(name: str, error: Exception) -> str:
+    return f"the plugin {name!r} cannot be imported: {type(error).__name__}: {error}"
 
 
 def look_in_current_folder() -> None:

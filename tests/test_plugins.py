@@ -133,20 +133,25 @@ def test_an_algorithm_that_is_not_there_is_one_line(folder, capsys):
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        (None, "ebu: the plugin 'broken' cannot be imported: ModuleNotFoundError: No module named 'broken'"),
+        (
+            None,
+            "ebu: the plugin 'broken' cannot be imported: ModuleNotFoundError: No module named 'broken'; "
+            "the current folder is {folder}",
+        ),
+        ("import nowhere", "ebu: the plugin 'broken' cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
         ("1 / 0", "ebu: the plugin 'broken' cannot be imported: ZeroDivisionError: division by zero"),
         (
             "import ebu\nebu.register(ebu.Method('dqn', 'Mine', None, None))",
             "ebu: there is already a method named 'dqn'; choose another name",
         ),
     ],
-    ids=["missing", "raises", "name taken"],
+    ids=["missing", "imports what is missing", "raises", "name taken"],
 )
 def test_a_plugin_that_cannot_be_used_is_one_line(folder, capsys, source, line):
     if source is not None:
         (folder / "broken.py").write_text(source)
     assert ebu_("list --plugin broken") == 2
-    assert capsys.readouterr().err.strip() == line
+    assert capsys.readouterr().err.strip() == line.format(folder=folder)
 
 
 def test_a_plugin_flag_without_a_name_is_one_line(folder, capsys):

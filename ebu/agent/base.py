@@ -287,7 +287,11 @@ def example_of(env: GivenEnv) -> gymnasium.Env[Any, Any]:
     if not isinstance(env, gymnasium.Env):
         name = f"{type(env).__module__}.{type(env).__name__}"
         words = "env must be an id, a gymnasium.Env, or a list of functions that each create one"
-        raise UserError(f"{words}, got {name}; n_envs=2 plays two copies at once (docs/many-environments.md)")
+        if callable(env):
+            raise UserError(f"{words}, got a function; give what it returns, or [{getattr(env, '__name__', 'make')}]")
+        if isinstance(env, gymnasium.vector.VectorEnv):
+            raise UserError(f"{words}, got {name}; n_envs=2 plays two copies at once (docs/many-environments.md)")
+        raise UserError(f"{words}, got {name} (docs/own-environment.md)")
     return env
 
 

@@ -48,6 +48,15 @@ class LostSettings(UserError):
     """The settings are missing or damaged."""
 
 
+def _instead_of(path: Path) -> str:
+    """What to name in the place of a folder that is no run: one of the runs in it, or the command that makes one."""
+    with suppress(OSError, ValueError):  # both for names that no file can have
+        runs = sorted(entry.parent for entry in path.glob("*/config.json"))
+        if runs:
+            return f"name a run in it, such as {runs[0]}"
+    return f"`ebu train --run {path}` makes one"
+
+
 class RunFolder:
     """``config.json``, ``versions.json``, ``metrics.jsonl``, ``timing.jsonl``, TensorBoard events, ``checkpoints/``,
     ``policy.ebu``, ``best.ebu``, ``files.json`` and ``summary.json``; ``failure.json`` while the last thing that happened is
@@ -88,7 +97,7 @@ class RunFolder:
         """An existing run; one that has lost its settings still has its checkpoints."""
         is_run = os.path.lexists(path / "config.json") or os.path.isdir(path / "checkpoints")
         if not is_run:  # both accept names that no file can have
-            raise UserError(f"{path} is not a run folder (no config.json in it); `ebu train --run {path}` makes one")
+            raise UserError(f"{path} is not a run folder (no config.json in it); {_instead_of(path)}")
         return cls(path)
 
     @classmethod

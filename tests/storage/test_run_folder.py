@@ -47,6 +47,9 @@ def test_a_folder_without_a_run_is_not_one(tmp_path):
         RunFolder.open(tmp_path)
     with pytest.raises(UserError, match="is not a run folder"):
         RunFolder.open(tmp_path / "nowhere")
+    RunFolder.create(tmp_path / "nowhere" / "run", CONFIG)
+    with pytest.raises(UserError, match=f"name a run in it, such as {tmp_path / 'nowhere' / 'run'}"):
+        RunFolder.open(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "3", "null", '{"unheard_of": 1}', '{"seed": '])

@@ -305,6 +305,8 @@ def test_an_environment_object_cannot_be_played_several_times():
         ([], {}, "a list for env must contain functions"),
         ([Corridor()], {}, "a list for env must contain functions"),
         ([Corridor, lambda: Script([1.0])], {}, "differ in their observations or actions"),
+        (lambda: gymnasium.make("CartPole-v1"), {}, r"got a function; give what it returns, or \[<lambda>\]"),
+        (10, {}, r"got builtins.int \(docs/own-environment.md\)"),
         (gymnasium.make_vec("CartPole-v1", num_envs=2), {}, "got gymnasium.*VectorEnv; n_envs=2 plays two copies"),
         ("CartPole-v1", {"n_envs": 0}, "n_envs must be a whole number between 1 and 1024, got 0"),
         ("CartPole-v1", {"n_envs": 2, "vectorization": "threads"}, "vectorization must be one of sync, async"),
