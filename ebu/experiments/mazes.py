@@ -112,12 +112,12 @@ def greedy_lengths(run: Run) -> Points:
     return run.points("eval", "relative_lengths")
 
 
-def length_at(points: Points, step: float) -> float | None:
-    """The relative length known at a step; None before the first episode is finished."""
+def known_at(points: Points, step: float) -> float | None:
+    """The latest value at a step, such as a relative length; None before the first one."""
     if not points:
         return None
-    steps, lengths = zip(*points)
-    value = float(value_at(steps, lengths, [step])[0])
+    steps, values = zip(*points)
+    value = float(value_at(steps, values, [step])[0])
     return None if np.isnan(value) else value
 
 

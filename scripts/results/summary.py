@@ -68,9 +68,22 @@ def _mazes(tree: Tree) -> Iterator[str]:
         "at every step, the only positive reward at the goal). Half way through the training the median path is "
         f"{half[EBU]:.1f} times the shortest with EBU, {half[N_STEP]:.1f} with n-step DQN and {half[ONE_STEP]:.1f} with "
         "one-step DQN. EBU's path is "
-        f"{' and '.join(comparisons)}. {_factor(pooled)} {_firsts(tree)}The paper's reason: the target network is copied "
-        "every 2,000 steps, and a one-step target moves a reward back one step per copy, a backward target along the whole "
-        "episode."
+        f"{' and '.join(comparisons)}. {_factor(pooled)} {_firsts(tree)}{_expectations(rows)}The paper's reason why EBU is "
+        "ahead of one-step DQN: the target network is copied every 2,000 steps, and a one-step target moves a reward back one "
+        "step per copy, a backward target along the whole episode."
+    )
+
+
+def _expectations(rows: Sequence[Row]) -> str:
+    """What each method expects of its greedy path half way, and what it gets: why EBU is behind n-step DQN, where it is."""
+    q, came = (_half_way(rows, (EBU, N_STEP, ONE_STEP), name) for name in ("q", "return"))
+    words = ", ".join(f"{short(method)} {q[method]:.0f} and {came[method]:.0f}" for method in q)
+    told = f"Half way, Q of the greedy path and the discounted return that followed are (medians): {words}. "
+    if not q[EBU] > came[EBU] or q[N_STEP] / came[N_STEP] >= q[EBU] / came[EBU]:
+        return told
+    return (
+        f"{told}EBU with β = 1 expects {q[EBU] / came[EBU]:.1f} times what it gets, as is to be expected of a maximum over "
+        "noisy values at every step back; n-step DQN follows what was played and takes none. "
     )
 
 
@@ -88,14 +101,14 @@ def _slippery(tree: Tree) -> Iterator[str]:
     )
 
 
-def _half_way(rows: Sequence[Row], methods: Sequence[str]) -> dict[str, float]:
+def _half_way(rows: Sequence[Row], methods: Sequence[str], column: str = "training") -> dict[str, float]:
     """Method → its median over the mazes that all of these methods have finished."""
-    lengths = {
-        method: {(row["wall_density"], row["maze"]): row["training"] for row in rows if row["method"] == method}
+    values = {
+        method: {(row["wall_density"], row["maze"]): row[column] for row in rows if row["method"] == method}
         for method in methods
     }
-    common = set.intersection(*map(set, lengths.values()))
-    return {method: float(np.median([found[place] for place in common])) for method, found in lengths.items()}
+    common = set.intersection(*map(set, values.values()))
+    return {method: float(np.median([found[place] for place in common])) for method, found in values.items()}
 
 
 def _factor(pooled: dict[str, Row]) -> str:

@@ -240,6 +240,16 @@ def test_table_1_takes_the_latest_training_episode_at_its_step(tmp_path):
     assert (cell["training_mean"], cell["training_median"], cell["greedy_mean"]) == (5.0, 5.0, None)
 
 
+def test_table_1_tells_what_was_expected_of_the_greedy_path_at_its_step_and_what_came(tmp_path):
+    one = table1.trials("laptop")[0]
+    folder = write_trial(tmp_path / "run", one)
+    evaluations = [(100_000, 274.0, 74.0), (110_000, 300.0, 310.0)]
+    rows = [{"kind": "eval", "step": step, "mean_q": q, "mean_discounted_return": came} for step, q, came in evaluations]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (row, *_) = table1.analyse("laptop", [one], [folder], tmp_path / "out")
+    assert (row["q"], row["return"]) == (274.0, 74.0)
+
+
 def test_figure_5_reports_overestimation():
     rows, out = built("figure5")
     header, *lines = table_in(out)

@@ -105,10 +105,10 @@ def _maze_row(kind: MazeKind, one: Trial, run: Any, steps: int) -> dict[str, Any
         "slip": kind.slip,
         "method": one.label,
         "maze": one.seed,
-        "training_half_way": mazes.length_at(training, steps / 2),
-        "training_at_the_end": mazes.length_at(training, steps),
-        "greedy_half_way": mazes.length_at(greedy, steps / 2),
-        "greedy_at_the_end": mazes.length_at(greedy, steps),
+        "training_half_way": mazes.known_at(training, steps / 2),
+        "training_at_the_end": mazes.known_at(training, steps),
+        "greedy_half_way": mazes.known_at(greedy, steps / 2),
+        "greedy_at_the_end": mazes.known_at(greedy, steps),
         "steps_to_twice_the_shortest": mazes.steps_to_twice_the_shortest(training),
     }
 

@@ -33,6 +33,8 @@ EXPECTED: dict[float, dict[str, tuple[float, float]]] = {
     0.5: {EBU: (5.51, 2.34), ONE_STEP: (22.36, 16.62), N_STEP: (11.32, 3.12)},
 }
 
+EXPECTATION = {"q": "mean_q", "return": "mean_discounted_return"}  # of the greedy path, half way
+
 
 def trials(budget: str, seed: int = 0) -> list[Trial]:
     settings = ITEM.at(budget)
@@ -69,9 +71,10 @@ def _maze_row(one: Trial, run: Any, settings: dict[str, Any]) -> dict[str, Any]:
         "wall_density": mazes.kind_of(one).density,
         "method": one.label,
         "maze": one.seed,
-        "training": mazes.length_at(training, settings["at"]),
-        "greedy": mazes.length_at(greedy, settings["at"]),
-        "greedy_at_the_end": mazes.length_at(greedy, settings["steps"]),
+        "training": mazes.known_at(training, settings["at"]),
+        "greedy": mazes.known_at(greedy, settings["at"]),
+        "greedy_at_the_end": mazes.known_at(greedy, settings["steps"]),
+        **{name: mazes.known_at(run.points("eval", column), settings["at"]) for name, column in EXPECTATION.items()},
     }
 
 
@@ -87,7 +90,7 @@ def _cell_row(density: float, method: str, rows: Sequence[dict[str, Any]], steps
         "paper_mean": mean,
         "paper_median": median,
     }
-    for name in ("training", "greedy", "greedy_at_the_end"):
+    for name in ("training", "greedy", "greedy_at_the_end", *EXPECTATION):
         row |= mazes.over_mazes(name, (one[name] for one in mine))
     return row
 
@@ -99,13 +102,15 @@ def _table(cells: Sequence[dict[str, Any]], settings: dict[str, Any]) -> output.
             output.cell(row["paper_mean"]), output.cell(row["paper_median"]),
             *(mazes.shown(row, name) for name in (
                 "training_mean", "training_median", "greedy_mean", "greedy_median", "greedy_at_the_end_median",
+                *(f"{name}_median" for name in EXPECTATION),
             )),
         ]
         for row in cells
     ]  # fmt: skip
     header = (
         "walls", "method", "mazes", "paper, mean", "paper, median", "ours, mean", "ours, median", "greedy path, mean",
-        "greedy path, median", "greedy path at the end, median",
+        "greedy path, median", "greedy path at the end, median", "Q of the greedy path, median",
+        "discounted return that followed, median",
     )  # fmt: skip
     title = (
         f"Relative length of the latest training episode at step {settings['at']:,} of {settings['steps']:,} "
