@@ -76,7 +76,10 @@ def _mazes(tree: Tree) -> Iterator[str]:
 
 def _expectations(rows: Sequence[Row]) -> str:
     """What each method expects of its greedy path half way, and what it gets: why EBU is behind n-step DQN, where it is."""
-    q, came = (_half_way(rows, (EBU, N_STEP, ONE_STEP), name) for name in ("q", "return"))
+    known = [row for row in rows if row["q"] is not None and row["return"] is not None]
+    if {row["method"] for row in known} < {EBU, N_STEP, ONE_STEP}:
+        return ""
+    q, came = (_half_way(known, (EBU, N_STEP, ONE_STEP), name) for name in ("q", "return"))
     words = ", ".join(f"{short(method)} {q[method]:.0f} and {came[method]:.0f}" for method in q)
     told = f"Half way, Q of the greedy path and the discounted return that followed are (medians): {words}. "
     if not q[EBU] > came[EBU] or q[N_STEP] / came[N_STEP] >= q[EBU] / came[EBU]:

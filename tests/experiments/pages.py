@@ -39,7 +39,9 @@ def write_trial(folder: Path, one, points: int = 8) -> Path:
         if family(one.env).name == "maze":
             length = float(1 + 50 * np.exp(-i) * rng.uniform(0.5, 1))
             rows.append({"kind": "train", "step": step, "relative_length": length, "ep_rew_mean": 900.0})
-            rows.append({"kind": "eval", "step": step, "mean_reward": 990.0 + i, "relative_lengths": [round(length)]})
+            expected = {"mean_q": 300.0 + i, "mean_discounted_return": 100.0 + i}
+            known = {"mean_reward": 990.0 + i, "relative_lengths": [round(length)], **expected}
+            rows.append({"kind": "eval", "step": step, **known})
         else:
             score = float(5 * i + rng.uniform(0, 5))
             known = {"mean_reward": score, "mean_q": score / 20, "mean_discounted_return": score / 25}
