@@ -94,6 +94,8 @@ def note(budget: str, settings: Mapping[str, Mapping[str, Any]]) -> str:
             f", {len(mine['tasks'])} tasks instead of {len(full['tasks'])}, {len(mine['methods'])} methods instead of "
             f"{len(full['methods'])}, {mine['scale']['steps']:,} steps instead of {full['scale']['steps']:,}"
         )
+    for group, methods in mine.get("own_methods", {}).items():
+        words += f"; {len(methods)} of the {len(mine['methods'])} methods on the tasks with {group}"
     if budget == "quick":
         words += ". This shows that everything runs; no method has learned much yet"
     return f"{words}."
