@@ -70,6 +70,9 @@ def test_methods_on_whole_episodes_and_steps_run_on_images_with_stacks(name):
         ("n-step", {"n_steps": "game"}, "n_steps must be"),
         ("per", {"buffer_size": 16, "batch_size": 32}, "buffer_size .16. must hold at least one minibatch"),
         ("ebu", {"buffer_size": 0}, "buffer_size must be a whole number of at least 1"),
+        ("dqn", {"whole_episode": True}, "whole_episode is for methods that replay whole episodes, such as ebu; dqn does not"),
+        ("per", {"whole_episode": True}, "whole_episode is for methods that replay whole episodes"),
+        ("optimality-tightening", {"whole_episode": True}, "whole_episode is for methods that replay whole episodes"),
         ("optimality-tightening", {"tightening_neighbours": 0}, "tightening_neighbours must be"),
     ],
 )

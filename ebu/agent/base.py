@@ -254,12 +254,15 @@ class BaseAgent:
 
 def require_episodes(method: Method, config: Config) -> None:
     """Refuse settings for methods that replay whole episodes with one that does not."""
-    choice, made = config.memory.episode_choice, getattr(method.sampler(config), "choice", None)
+    sampler = method.sampler(config)
+    choice, made = config.memory.episode_choice, getattr(sampler, "choice", None)
     words = f"is for methods that replay whole episodes, such as ebu; {config.algo} does not"
     if choice != "uniform" and made != choice:
         raise UserError(f"episode_choice={choice!r} {words}")
     if config.target.redistribute_rewards and made is None:
         raise UserError(f"redistribute_rewards {words}")
+    if config.learner.whole_episode and getattr(sampler, "draws_steps", False):
+        raise UserError(f"whole_episode {words}")
 
 
 def source_of(config: Config) -> EnvironmentSource:

@@ -264,6 +264,8 @@ class PrioritySampler:
     α is linear from its first value to 0 at the end of the run. The loop reports the errors of replayed steps.
     """
 
+    draws_steps = True  # so that a minibatch cannot be a whole episode
+
     def __init__(self, alpha: float, importance_beta: float = 0.0, sort_interval: int = SORT_INTERVAL) -> None:
         self._progress = 0.0  # at the last sample
         self.wants_errors = True

@@ -78,6 +78,8 @@ class EpisodeSampler(Stateless):
 class TransitionSampler(Stateless):
     """Single steps, uniformly over all stored steps; each with the ``length`` − 1 steps after it that a target needs."""
 
+    draws_steps = True  # so that a minibatch cannot be a whole episode
+
     def __init__(self, length: int = 1, minibatches: int = 1) -> None:
         self._length = length
         self.minibatches = minibatches
@@ -88,6 +90,8 @@ class TransitionSampler(Stateless):
 
 class WindowSampler(Stateless):
     """Single steps, uniformly over all stored steps, each in the middle of its neighbours within the episode."""
+
+    draws_steps = True  # so that a minibatch cannot be a whole episode
 
     def __init__(self, before: int, after: int) -> None:
         self._before = before
