@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ebu.config_check import is_whole
 from ebu.errors import UserError
 from ebu.training.events import EpisodeEnded, Evaluated, Event, Synchronised, Trained
 
@@ -65,9 +66,9 @@ class StopOnReward(Callback):
     """Stop when an evaluation's mean score reaches ``reward``; with ``episodes``, the mean of the latest training episodes."""
 
     def __init__(self, reward: float, episodes: int | None = None) -> None:
-        if not _is_number(reward):
+        if not isinstance(reward, int | float | np.number) or not np.isfinite(reward):
             raise UserError(f"StopOnReward takes a finite number, got {reward!r}")
-        if episodes is not None and not (_is_whole(episodes) and episodes >= 1):
+        if episodes is not None and not (is_whole(episodes) and episodes >= 1):
             raise UserError(f"episodes must be at least 1, got {episodes!r}")
         self.reward, self.episodes = reward, None if episodes is None else int(episodes)
         self.waits_for_evaluations = episodes is None
@@ -107,15 +108,6 @@ class KeepBest(Callback):
             self.agent.save(self.path)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
-
-
-def _is_whole(value: Any) -> bool:
-    """A number of steps or episodes, as ``learn`` takes them: 10_000, NumPy's, or 1e4."""
-    return _is_number(value) and value == int(value)
-
-
 def _path(value: Any, callback: str) -> Path:
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{callback} takes a path first, got {value!r}")
@@ -132,7 +124,7 @@ class _Every(Callback):
     """Acts every so many steps."""
 
     def __init__(self, folder: str | Path, every: int) -> None:
-        if not (_is_whole(every) and every >= 1):
+        if not (is_whole(every) and every >= 1):
             raise UserError(f"every must be at least 1 step, a whole number, got {every!r}")
         self.folder, self.every = _path(folder, type(self).__name__), int(every)
         self._last = 0

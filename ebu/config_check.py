@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Rational, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ebu.config import STAGES, Config, flat
@@ -125,3 +126,10 @@ def _names_a_factory(name: str) -> bool:
 def _is_number(value: Any, whole: bool = False) -> bool:
     """Whether it is a number; a boolean is not."""
     return isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+
+
+def is_whole(number: Any) -> bool:
+    """Whether it is a whole number, also one of NumPy's or 5.0."""
+    if isinstance(number, Rational):
+        return isinstance(number, Integral) and not isinstance(number, bool)
+    return isinstance(number, Real) and float(number).is_integer()

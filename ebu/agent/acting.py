@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ebu.agent.base import AnyEnvironment, BaseAgent, example_of
+from ebu.config_check import is_whole
 from ebu.envs.make import make_environment
 from ebu.envs.spaces import InvalidValue, split_batch
 from ebu.errors import UserError
@@ -97,10 +98,3 @@ class Acting(BaseAgent):
             plays_in_it = self.config.environment.n_envs == 1 and env.unwrapped is self.env.unwrapped  # several have their own
             if self._loop is not None and plays_in_it:
                 self._loop.drop_open_episodes()  # what it trains in stands elsewhere now
-
-
-def is_whole(number: Any) -> bool:
-    """Whether it is a whole number, also one of NumPy's or 5.0."""
-    if isinstance(number, float | np.floating):
-        return float(number).is_integer()
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from ebu.agent.acting import Acting, is_whole
+from ebu.agent.acting import Acting
 from ebu.agent.exporting import Exporting
 from ebu.agent.remembering import Remembering
 from ebu.agent.saving import Saving
 from ebu.config import Config, override
-from ebu.config_check import check
+from ebu.config_check import check, is_whole
 from ebu.envs.families import family
 from ebu.errors import UserError
 from ebu.storage.lock import RunLock
@@ -93,11 +93,10 @@ class Learning(Acting, Saving, Remembering, Exporting):
         start = loop.step if reset_num_timesteps or not loop.planned_steps else loop.plan_start
         with self._learning(), self._rows_every(log_interval):
             self._tell_of_no_evaluations()
-            if run is None:  # a run folder ends with an evaluation
-                self._tell_of_idle(listeners, until)
-            if run is not None:
+            if run is not None:  # which ends with an evaluation
                 interrupted = self._learn_in(Path(run), until, start, listeners, progress_bar)
             else:
+                self._tell_of_idle(listeners, until)
                 with self._curves(tb_log_name, reset_num_timesteps) as curves:
                     interrupted = self._learn_alone(until, start, [*listeners, *curves], progress_bar)
         if interrupted:  # between two steps, with nothing half done: learn continues where it stopped
