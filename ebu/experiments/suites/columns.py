@@ -27,11 +27,7 @@ def are_repeated(scores: Mapping[str, Sequence[Any]]) -> bool:
     return bool(scores) and min(map(len, scores.values())) > 1
 
 
-def begun(rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """The methods that have a run, and the others in one sentence, which stands for their lines of dashes."""
-    return split(rows, lambda row: row["runs"] > 0, "No run yet")
-
-
 def split(rows: Sequence[Row], is_shown: Callable[[Row], bool], others: str) -> tuple[list[Row], str]:
+    """The rows that a table has a line for, and the methods of the others in one sentence in place of lines of dashes."""
     missing = [row["method"] for row in rows if not is_shown(row)]
     return list(filter(is_shown, rows)), f"{others}: {'; '.join(missing)}." if missing else ""

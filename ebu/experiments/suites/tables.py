@@ -8,7 +8,7 @@ import numpy as np
 
 from ebu.experiments import output
 from ebu.experiments.suites.choice import choice_table
-from ebu.experiments.suites.columns import Row, begun
+from ebu.experiments.suites.columns import Row, split
 from ebu.experiments.suites.comparison import comparison_tables
 from ebu.experiments.suites.rows import LEVELS
 from ebu.experiments.suites.tasks import DQN, Task
@@ -26,15 +26,15 @@ def tables(rows: Sequence[Row], tasks: Sequence[Task], methods: Sequence[str]) -
     made = [
         *comparison_tables(compared),
         *([choice_table(tried)] if tried else []),
-        *(aggregate_table(group, [row for row in aggregates if row["group"] == group]) for group in groups),
+        *(_aggregate_table(group, [row for row in aggregates if row["group"] == group]) for group in groups),
         _task_table(runs, tasks, methods),
     ]
     return [table for table in made if table.lines]
 
 
-def aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
+def _aggregate_table(group: str, rows: Sequence[Row]) -> output.Table:
     with_interval = output.row_with_interval
-    shown, others = begun(rows)
+    shown, others = split(rows, lambda row: row["runs"] > 0, "No run yet")
     lines = [
         [
             row["method"], str(row["tasks"]), str(row["runs"]), with_interval(row, "final_iqm"),
