@@ -77,12 +77,12 @@ def _mazes(tree: Tree) -> Iterator[str]:
 def _expectations(rows: Sequence[Row]) -> str:
     """What each method expects of its greedy path half way, and what it gets: why EBU is behind n-step DQN, where it is."""
     known = [row for row in rows if row["q"] is not None and row["return"] is not None]
-    if {row["method"] for row in known} < {EBU, N_STEP, ONE_STEP}:
+    if not {EBU, N_STEP, ONE_STEP} <= {row["method"] for row in known}:
         return ""
     q, came = (_half_way(known, (EBU, N_STEP, ONE_STEP), name) for name in ("q", "return"))
     words = ", ".join(f"{short(method)} {q[method]:.0f} and {came[method]:.0f}" for method in q)
     told = f"Half way, Q of the greedy path and the discounted return that followed are (medians): {words}. "
-    if not q[EBU] > came[EBU] or q[N_STEP] / came[N_STEP] >= q[EBU] / came[EBU]:
+    if min(came.values()) <= 0 or not max(1.0, q[N_STEP] / came[N_STEP]) < q[EBU] / came[EBU]:
         return told
     return (
         f"{told}EBU with β = 1 expects {q[EBU] / came[EBU]:.1f} times what it gets, as is to be expected of a maximum over "
